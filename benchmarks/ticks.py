@@ -22,7 +22,7 @@ NOON = datetime(2026, 6, 1, 12, tzinfo=UTC)
 STEPS = {  # functions called by scheduler/loop/tick.py, with their labels
     "record_reports": "pod reports", "observe": "observe", "decide_pools": "decide", "commit": "commit",
     "record_earlier_cycles": "records", "record_newest_cycle": "records", "start_pods": "start",
-    "stop_pods": "stop", "end_overdue": "limits", "record_checkpoints": "checkpoints",
+    "stop_pods": "stop", "end_overdue_workloads": "limits", "record_checkpoints": "checkpoints",
     "explain_pending_workloads": "reasons", "write_reason_batch": "reasons", "store_snapshot": "snapshots",
     "report_demand": "demand", "drop_stale_reservations": "reservations",
     "evict_from_overdue_drains": "drains",

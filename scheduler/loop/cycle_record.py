@@ -27,7 +27,7 @@ from scheduler.loop.snapshot_codec import SnapshotEncoder
 from scheduler.loop.snapshots import compress_in_parts
 from scheduler.models import Cycle
 from scheduler.reports.explanations.pool_readiness import with_pool_readiness
-from scheduler.reports.explanations.scale_up import with_scale_up_first, with_unknown_boot_times
+from scheduler.reports.explanations.scale_up import list_scale_up_first, mark_unknown_boot_times
 from scheduler.reports.explanations.writer import ExplanationWriter
 from scheduler.reports.queues.queue_statuses import settle_due_usage_ledgers, store_queue_statuses
 from scheduler.reports.queues.queue_totals import totals_by_queue
@@ -145,8 +145,8 @@ def explain_pending_workloads(run: CycleRun, memory: CycleMemory) -> Iterator[bo
     predicted = forecasts(view.snapshot, plan)
     rejections = with_pool_readiness(plan.rejections, view.below_threshold)
     if any(demand.nodes_wanted for demand in plan.demand):
-        rejections = with_scale_up_first(rejections)
-        predicted = with_unknown_boot_times(predicted, rejections)
+        rejections = list_scale_up_first(rejections)
+        predicted = mark_unknown_boot_times(predicted, rejections)
     yield from memory.explanations.select_changes(view, rejections, predicted)
 
 

@@ -5,7 +5,7 @@ from structlog.contextvars import bind_contextvars, unbind_contextvars
 from berth.server.tracing.spans import Span
 
 
-def clear_cycle() -> None:
+def unbind_cycle() -> None:
     unbind_contextvars("cycle")
 
 

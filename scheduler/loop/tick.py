@@ -55,7 +55,7 @@ from scheduler.loop.dispatch.cluster_quotas import record_cluster_quotas
 from scheduler.loop.dispatch.evictions.drains import evict_from_overdue_drains
 from scheduler.loop.dispatch.lifecycle.arrays import advance_arrays
 from scheduler.loop.dispatch.lifecycle.dependencies import cancel_dependents
-from scheduler.loop.dispatch.lifecycle.limits import IdleTracker, end_overdue
+from scheduler.loop.dispatch.lifecycle.limits import IdleTracker, end_overdue_workloads
 from scheduler.loop.dispatch.starts.rendezvous import rendezvous_for_plan
 from scheduler.loop.observe.view import ClusterView, observe
 from scheduler.loop.queries import POOLS, PROJECTS
@@ -225,7 +225,9 @@ class Loop:
         """
         now = self.clock.now()
         self._record_checkpoints(now)
-        yield bool(self._run_safely("time limits", lambda: end_overdue(now, self.context, self.idle)))
+        yield bool(
+            self._run_safely("time limits", lambda: end_overdue_workloads(now, self.context, self.idle))
+        )
         yield self._apply_idle_rules(now)
         if self._has_draining_nodes():
             yield bool(self._run_safely("drains", lambda: evict_from_overdue_drains(now, self.context)))
@@ -339,7 +341,7 @@ class Loop:
 
     @contextmanager
     def _trace_tick(self, trigger: str) -> Iterator[None]:
-        log_context.clear_cycle()
+        log_context.unbind_cycle()
         with span(
             "scheduler tick", berth__trigger=trigger[:40], berth__epoch=self.context.held_lease.epoch
         ) as traced:

@@ -150,7 +150,7 @@ class _DecisionRedaction:
         return created is not None and created <= at
 
 
-def decided_cycles(
+def cycles_with_decisions(
     actor: Actor, filters: DecisionFilters, since: datetime | None = None, until: datetime | None = None
 ) -> QuerySet[Cycle]:
     """Return the period's cycles with at least one visible decision that matches the filters.

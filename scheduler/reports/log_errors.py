@@ -13,7 +13,7 @@ from scheduler.reports.log_search import (
     ReadChunk,
     line_with_context,
 )
-from scheduler.reports.log_text import as_shown_in_terminal
+from scheduler.reports.log_text import render_as_terminal_line
 
 # The page marks lines with this pattern, so it must have the same meaning in Python and in JavaScript.
 ERROR_PATTERN = (
@@ -92,7 +92,7 @@ def _error_lines(data: bytes, *, is_last: bool, is_due: Callable[[], bool]) -> t
         start = data.rfind(b"\n", 0, candidate.start()) + 1
         end = data.find(b"\n", candidate.start())
         end = len(data) if end < 0 else end
-        line = as_shown_in_terminal(data[start : min(end, start + _LINE_MAX)])
+        line = render_as_terminal_line(data[start : min(end, start + _LINE_MAX)])
         if _ERROR.search(line):
             prefix, traceback, _ = line.partition(_TRACEBACK)
             names_error: bool | None = False
@@ -123,7 +123,7 @@ def _traceback_names_error(
             return None, count
         end = data.find(b"\n", position)
         end = len(data) if end < 0 else end
-        line = as_shown_in_terminal(data[position : min(end, position + _LINE_MAX)])
+        line = render_as_terminal_line(data[position : min(end, position + _LINE_MAX)])
         rest = line[len(prefix) :] if line.startswith(prefix) else ""
         if rest and not rest[0].isspace():
             return _TRACEBACK not in rest and _ERROR.search(line) is not None, count + 1

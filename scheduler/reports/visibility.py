@@ -73,7 +73,7 @@ def project_from_handle(handle: str) -> str:
     return handle.partition("/")[0]
 
 
-def queue_after_common_path(numbers: Mapping[str, Any], side: str) -> list[dict[str, Any]]:
+def topmost_unshared_queue(numbers: Mapping[str, Any], side: str) -> list[dict[str, Any]]:
     """Return the topmost queue on the path of `side` ("victim" or "preemptor") that is not on the other
     party's path, as a list of at most one queue. It is the only queue on the path that the other party may
     see.

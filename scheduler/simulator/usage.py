@@ -57,7 +57,7 @@ class UsageMeter:
                     parent = shares.get((pool.name, queue.parent), NO_RESOURCES)
                 own = allocations.get((pool.name, queue.name), NO_RESOURCES)
                 charged = _charged_amounts(pool, _remaining_quota(queue, pool.name, allocations), own)
-                history.advance(before.now, until, AllocationRates(charged, _as_floats(parent)))
+                history.advance(before.now, until, AllocationRates(charged, _to_floats(parent)))
 
     def with_usage(self, queues: Sequence[Queue]) -> tuple[Queue, ...]:
         """Return the queues with their current usage."""
@@ -102,7 +102,7 @@ def _remaining_quota(queue: Queue, pool: str, allocations: Mapping[tuple[str, st
 
 def _charged_amounts(pool: Pool, quota: Bounds, allocations: Amounts) -> tuple[float, float, float]:
     if pool.fair_share.count_all:
-        return _as_floats(allocations)
+        return _to_floats(allocations)
     over_quota = (
         0.0 if bound is None else float(max(0, amount - bound))
         for amount, bound in zip(allocations, quota, strict=True)
@@ -111,5 +111,5 @@ def _charged_amounts(pool: Pool, quota: Bounds, allocations: Amounts) -> tuple[f
     return gpu, cpu, memory
 
 
-def _as_floats(amounts: Amounts) -> tuple[float, float, float]:
+def _to_floats(amounts: Amounts) -> tuple[float, float, float]:
     return float(amounts.gpu), float(amounts.cpu), float(amounts.memory_mib)

@@ -69,10 +69,10 @@ def read_prediction(request: Request, document: Mapping[str, Any]) -> AcceptedPr
 
 def store_prediction(request: Request, workload_id: uuid.UUID, document: Mapping[str, Any]) -> None:
     """Replace the workload's stored prediction with the one that was sent with the document."""
-    remember_prediction(request, workload_id, read_prediction(request, document))
+    replace_stored_prediction(request, workload_id, read_prediction(request, document))
 
 
-def remember_prediction(
+def replace_stored_prediction(
     request: Request, workload_id: uuid.UUID, prediction: AcceptedPrediction | None
 ) -> None:
     """Replace the workload's stored prediction, or remove it if there is no new one."""

@@ -18,7 +18,7 @@ from scheduler.reports.decisions import (
     KIND_TITLES,
     CycleDecisions,
     DecisionFilters,
-    decided_cycles,
+    cycles_with_decisions,
     render_cycles,
 )
 from scheduler.reports.replay import replay
@@ -38,7 +38,7 @@ def index(request: Request) -> HttpResponse:
     values = {key: request.GET.get(key, "").replace("\x00", "")[:100] for key in (*FILTERS, *PERIOD_FILTERS)}
     filters = DecisionFilters(values["kind"], values["pool"], values["project"], values["workload"])
     period = parse_period(values, user_time_zone(request), timezone.now())
-    rows = period.restrict(decided_cycles(request.actor, filters, period.since, period.until))
+    rows = period.restrict(cycles_with_decisions(request.actor, filters, period.since, period.until))
     cursor = request.GET.get("cursor", "")
     listing = load_slice(rows, SORTS, sort="-at", default="-at", cursor=cursor, size=CYCLES_PER_PAGE)
     unknown = (

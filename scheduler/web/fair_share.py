@@ -84,7 +84,7 @@ COLUMNS: tuple[Column[QueueRow], ...] = (
 )
 
 
-def columns_at_default(queues: Sequence[QueueShare]) -> dict[str, str]:
+def columns_with_default_value(queues: Sequence[QueueShare]) -> dict[str, str]:
     """Return the columns in which all queues have the default value, with that value as text."""
     defaults: Mapping[str, tuple[str, Callable[[QueueShare], bool]]] = {
         "rank": ("rank 0", lambda queue: queue.rank == 0),
@@ -112,7 +112,7 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
     pool = next((pool for pool in pools if pool.name == name), next(iter(pools), None))
     departments = _sort_by_name(share_table(request.actor, pool)) if pool else []
     pairs = [(top, queue) for top, children in departments for queue in (top, *children)]
-    default = columns_at_default([queue for _, queue in pairs])
+    default = columns_with_default_value([queue for _, queue in pairs])
     columns = [
         column for column in COLUMNS if column.key not in default or request.GET.get("format") == "csv"
     ]
@@ -128,8 +128,8 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
     scale = bar_scale(max(ends, default=0)) or max((queue.requested for queue in every), default=0)
     bars = [
         (
-            _with_bar(top, scale),
-            [_with_bar(queue, scale) for queue in children] if is_open else [],
+            _pair_with_bar(top, scale),
+            [_pair_with_bar(queue, scale) for queue in children] if is_open else [],
             len(children),
         )
         for top, children, is_open in tree
@@ -176,7 +176,7 @@ def _sort_by_name(
     )
 
 
-def _with_bar(queue: QueueShare, scale: int) -> tuple[QueueShare, Bar]:
+def _pair_with_bar(queue: QueueShare, scale: int) -> tuple[QueueShare, Bar]:
     reserved = f", {thousandths(queue.reserved)} reserved" if queue.reserved else ""
     allocated = f"{thousandths(queue.allocated)} GPUs allocated{reserved}"
     label = f"{queue.name}: {allocated}, fair share {thousandths(queue.share)}"

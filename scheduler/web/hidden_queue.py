@@ -118,16 +118,18 @@ def placeholders(hidden: HiddenWorkloads) -> list[HiddenWorkloadsRow]:
 
 def position_before(actor: Actor, pool: NodePool | None, first: QueueEntry) -> int:
     """Return the queue position of the last row before `first` in its pool's queue, or NO_POSITION."""
-    before = _workloads_beyond(actor, pool, first, "lt")
+    before = _workloads_before_or_after(actor, pool, first, "lt")
     return before.aggregate(last=Max("queue_position"))["last"] or NO_POSITION
 
 
 def is_last_in_queue(actor: Actor, pool: NodePool | None, last: QueueEntry) -> bool:
     """Return whether no row follows `last` in its pool's queue."""
-    return not _workloads_beyond(actor, pool, last, "gt").exists()
+    return not _workloads_before_or_after(actor, pool, last, "gt").exists()
 
 
-def _workloads_beyond(actor: Actor, pool: NodePool | None, entry: QueueEntry, side: str) -> QuerySet[Any]:
+def _workloads_before_or_after(
+    actor: Actor, pool: NodePool | None, entry: QueueEntry, side: str
+) -> QuerySet[Any]:
     """Return the rows that come before ("lt") or after ("gt") the given row in its pool's queue, in no
     particular order.
     """

@@ -61,14 +61,14 @@ from scheduler.web.hidden_queue import (
 from scheduler.web.pools.capacity import capacity_by_pool
 from scheduler.web.queue_actions import set_row_actions
 from scheduler.web.queue_arrays import (
+    annotate_expected_start_order,
+    annotate_requested_gpus_order,
     load_queued_tasks,
     one_row_per_array,
-    with_expected_order,
-    with_requested_order,
 )
 from scheduler.web.queue_columns import COLUMNS, OTHER_SORTS, SORT_CHOICES
 from scheduler.web.queue_filters import NO_CHOICES, load_filter_choices
-from scheduler.web.queue_rows import QueueEntry, annotate_order, pool_words
+from scheduler.web.queue_rows import QueueEntry, annotate_order, pool_label
 from scheduler.web.queue_starts import load_awaited_ends, load_workloads_without_max_runtime
 
 UNSCHEDULABLE_MAX = 20  # maximum number of unschedulable workloads that are listed
@@ -110,7 +110,7 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
         listing = list_query(
             request,
             columns,
-            _listed_rows(rows, state["sort"], is_file=request.GET.get("format") == "csv"),
+            _select_queue_rows(rows, state["sort"], is_file=request.GET.get("format") == "csv"),
             _queue_entries,
             file_name=f"queue-{pool.name}" if pool else "queue",
             default="position",
@@ -131,7 +131,9 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
     load_workloads_without_max_runtime(request.actor, entries)
     length = queue_length(pool) if pools else None
     is_filtered = bool(mine or any(filters.values()) or state["search"])
-    held, unschedulable = _outside_queue(request.actor, pool, length, matching, filters["reason"])
+    held, unschedulable = _count_workloads_outside_queue(
+        request.actor, pool, length, matching, filters["reason"]
+    )
     impossible = list[Any]()
     # Show unschedulable workloads only on the last page.
     if unschedulable and not (listing and listing.next):
@@ -141,14 +143,14 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
     matches = queue_lengths(rows) if pools and is_filtered else None
     groups: list[_PoolGroup] = _pool_groups(entries, pools, matches) if is_grouped else [(None, entries)]
     for row, *_ in entries:
-        row.pool_words = pool_words(row)
+        row.pool_label = pool_label(row)
     for _, each in groups:
         annotate_order(each, in_order=is_in_order)
     if listing and entries and is_in_order and not is_filtered:
         others = [
             name for name in (*(each.name for each in pools), SEVERAL_POOLS) if name not in choices.headings
         ]
-        groups = _with_hidden_workloads(request.actor, groups, listing, pool, pools, others)
+        groups = _add_hidden_workloads(request.actor, groups, listing, pool, pools, others)
     context = {
         "pools": [(each.name, choices.by_pool.get(each.name, 0)) for each in pools],
         "pool": pool,
@@ -174,7 +176,7 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
         "projects": choices.projects,
         "length": length,
         "free": capacity_by_pool([pool])[pool.pk].free if pool else None,
-        "matches": None if matches is None else _sum_lengths(matches.values()),
+        "matches": None if matches is None else _sum_queue_lengths(matches.values()),
         "held_tasks": held,
         "unschedulable": unschedulable,
         "may_create_pool": not pools and may(request.actor, Action.ADMINISTER),
@@ -203,17 +205,17 @@ class _PoolHeading:
 _PoolGroup = tuple[_PoolHeading | None, list[QueueEntry]]
 
 
-def _listed_rows(rows: QuerySet[Any], sort: str, *, is_file: bool) -> QuerySet[Any]:
+def _select_queue_rows(rows: QuerySet[Any], sort: str, *, is_file: bool) -> QuerySet[Any]:
     """Return the rows to list, with their sort key.
 
     Only exported files have a line for each task of an array.
     """
     tasks = None if is_file else rows
-    listed = with_expected_order(rows if is_file else one_row_per_array(rows), sort, tasks)
-    return with_requested_order(listed, sort, tasks)
+    listed = annotate_expected_start_order(rows if is_file else one_row_per_array(rows), sort, tasks)
+    return annotate_requested_gpus_order(listed, sort, tasks)
 
 
-def _outside_queue(
+def _count_workloads_outside_queue(
     actor: Actor, pool: NodePool | None, length: QueueLength | None, matching: Q, reason: str
 ) -> tuple[int, int]:
     """Return the number of held array tasks and the number of unschedulable workloads that match the filters.
@@ -229,7 +231,7 @@ def _outside_queue(
     return held, count_unschedulable(actor, pool, matching) if length.unschedulable else 0
 
 
-def _sum_lengths(lengths: Iterable[tuple[int, int]]) -> tuple[int, int]:
+def _sum_queue_lengths(lengths: Iterable[tuple[int, int]]) -> tuple[int, int]:
     counts = list(lengths)
     return sum(count for count, _ in counts), sum(gpu_milli for _, gpu_milli in counts)
 
@@ -256,7 +258,7 @@ def _pool_headings(names: Sequence[str], pools: Sequence[NodePool]) -> list[_Poo
     return result
 
 
-def _with_hidden_workloads(
+def _add_hidden_workloads(
     actor: Actor,
     groups: list[_PoolGroup],
     listing: Listing[QueueEntry],

@@ -61,7 +61,9 @@ def one_row_per_array(rows: QuerySet[Any]) -> QuerySet[Any]:
     return rows.filter(Q(array__isnull=True) | Q(pk__in=tasks.values("pk")))
 
 
-def with_requested_order(rows: QuerySet[Any], sort: str, tasks: QuerySet[Any] | None) -> QuerySet[Any]:
+def annotate_requested_gpus_order(
+    rows: QuerySet[Any], sort: str, tasks: QuerySet[Any] | None
+) -> QuerySet[Any]:
     """If `sort` is by requested GPUs, annotate the rows with the sort key.
 
     With `tasks`, the GPUs of an array's tasks are added up in a single row.
@@ -76,7 +78,9 @@ def with_requested_order(rows: QuerySet[Any], sort: str, tasks: QuerySet[Any] | 
     return rows.annotate(**{REQUESTED: Cast(requested, BigIntegerField())})
 
 
-def with_expected_order(rows: QuerySet[Any], sort: str, tasks: QuerySet[Any] | None) -> QuerySet[Any]:
+def annotate_expected_start_order(
+    rows: QuerySet[Any], sort: str, tasks: QuerySet[Any] | None
+) -> QuerySet[Any]:
     """If `sort` is by expected start, annotate the rows with the sort key.
 
     In both directions, rows without an expected start come last, and rows with the same start are in queue
@@ -143,14 +147,14 @@ def _queued_tasks(row: Any, groups: Sequence[Mapping[str, Any]]) -> QueuedTasks:
         first_start=min((group["first"] for group in groups if group["first"]), default=None),
         last_start=max((group["last"] for group in groups if group["last"]), default=None),
         other_reasons=sorted(
-            (group["count"], _reason_words(group))
+            (group["count"], _reason_label(group))
             for group in groups
             if (group["phase"], group["reason"]) != (row.phase, row.reason)
         ),
     )
 
 
-def _reason_words(group: Mapping[str, Any]) -> str:
+def _reason_label(group: Mapping[str, Any]) -> str:
     reserved = group["phase"] == Phase.RESERVED
     return "reserved" if reserved else token_to_words(group["reason"]).lower() or "not evaluated yet"
 

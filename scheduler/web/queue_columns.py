@@ -4,7 +4,7 @@ from berth.core.values.amounts import MILLI
 from berth.server.web.lists.tables import Column
 from scheduler.reports.queues.queue_ordering import describe_queue_states
 from scheduler.web.queue_arrays import EXPECTED, EXPECTED_TIES, REQUESTED
-from scheduler.web.queue_rows import QueueEntry, pool_words
+from scheduler.web.queue_rows import QueueEntry, pool_label
 
 COLUMNS: tuple[Column[QueueEntry], ...] = (
     Column(
@@ -23,7 +23,7 @@ COLUMNS: tuple[Column[QueueEntry], ...] = (
         is_secondary=True,
     ),
     Column(
-        "pool", "Pool", lambda row: pool_words(row[0]), order=("pool_key", "queue_order"), is_csv_only=True
+        "pool", "Pool", lambda row: pool_label(row[0]), order=("pool_key", "queue_order"), is_csv_only=True
     ),
     Column(
         "gpus",

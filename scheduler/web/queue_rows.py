@@ -36,7 +36,7 @@ class QueueSection:
     note: str
 
 
-def pool_words(row: Any) -> str:
+def pool_label(row: Any) -> str:
     """Return the row's pool, or all pools that it allows if it has not been evaluated yet."""
     if row.queue_pool:
         return str(row.queue_pool)

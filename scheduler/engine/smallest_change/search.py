@@ -213,7 +213,7 @@ class _TrialRuns:
                 changed = apply_change(changed, self._name, Change(ChangeKind.BACKOFF_OVER))
             plan = self.plan(changed)
             self._results[key] = (
-                _start_effects(changed, plan, self._name),
+                _effects_of_starting(changed, plan, self._name),
                 _may_start_later(changed, plan, self._name),
             )
         effects, may_start_later = self._results[key]
@@ -235,7 +235,7 @@ def _may_ever_start(snapshot: Snapshot, rejection: Rejection) -> bool:
     return is_schedulable(rejection.blockers) and exceeded is None
 
 
-def _start_effects(snapshot: Snapshot, plan: Plan, name: str) -> Effects | None:
+def _effects_of_starting(snapshot: Snapshot, plan: Plan, name: str) -> Effects | None:
     bundles = [bundle for bundle in plan.bundles if bundle.workload == name]
     nodes = {
         step.node

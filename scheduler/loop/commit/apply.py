@@ -17,7 +17,7 @@ from scheduler.loop.commit.bind import NewRows
 from scheduler.loop.commit.context import NO_RENDEZVOUS, CommitContext, Rendezvous
 from scheduler.loop.commit.evict import evict
 from scheduler.loop.commit.locked_rows import bundle_conflict, count_allocations, lock_rows
-from scheduler.loop.commit.places import place_or_reserve
+from scheduler.loop.commit.placements import place_or_reserve
 from scheduler.loop.observe.view import ClusterView
 from scheduler.models import Cycle
 from scheduler.reports.usage.allocation_hours import update_gpu_totals

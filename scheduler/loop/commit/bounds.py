@@ -9,7 +9,7 @@ from pools.models import NodePool
 from projects.models import Quota, Workload
 from scheduler.loop.observe.specs import ParsedSpec
 from scheduler.models import Reservation
-from scheduler.reports.queues.group_quotas import quotas_by_queue, with_group_totals
+from scheduler.reports.queues.group_quotas import quotas_by_queue, sum_over_quota_groups
 from scheduler.reports.queues.queue_totals import ZERO, Key, totals_by_queue
 
 Bound = tuple[int | None, int | None, int | None]
@@ -33,12 +33,12 @@ class QueueBounds:
     @classmethod
     def read_current(cls) -> "QueueBounds":
         quotas = quotas_by_queue()
-        return cls(quotas, with_group_totals(_allocated_by_queue(), quotas))
+        return cls(quotas, sum_over_quota_groups(_allocated_by_queue(), quotas))
 
     @cached_property
     def non_preemptible_allocations(self) -> Mapping[Key, Sequence[int]]:
         """Allocations of non-preemptible workloads, read when the first such workload is checked."""
-        return with_group_totals(_allocated_by_queue(preemptible=False), self.quotas)
+        return sum_over_quota_groups(_allocated_by_queue(preemptible=False), self.quotas)
 
     def describe_exceeded_bound(self, workload: Workload, pool: NodePool, requested: Amounts) -> str:
         """Return a sentence about the first limit or quota that the request would exceed, or an

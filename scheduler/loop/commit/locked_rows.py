@@ -130,7 +130,7 @@ def lock_rows(view: ClusterView, bundles: Iterable[Bundle]) -> LockedRows:
         pods={pod.pk: pod for pod in pods},
         reserved=_reserved_keys(by_pk) if view.has_reservations else frozenset(),
         nodes={node.name: node for node in nodes},
-        claimed=_claimed_milli({view.nodes[step.node] for step in placed if step.devices}),
+        claimed=_claimed_milli_by_device({view.nodes[step.node] for step in placed if step.devices}),
         allocated=_allocated_resources(places),
         changed_queues=_changed_queues(view),
         served=ServedProjects(nodes, local_pools(view.pools.values())),
@@ -268,7 +268,7 @@ def _ranks_in_use(
     return ranks
 
 
-def _claimed_milli(nodes: Iterable[int]) -> dict[tuple[int, int], int]:
+def _claimed_milli_by_device(nodes: Iterable[int]) -> dict[tuple[int, int], int]:
     keys = [*nodes]
     return {(node, device): milli for node, device, milli in CLAIMED(keys)} if keys else {}
 

@@ -39,7 +39,7 @@ class Command(BaseCommand):
         if before > datetime.now(UTC):
             raise CommandError(f"--before {before:%Y-%m-%d} is not in the past. Use an earlier day.")
         for table, trigger in HISTORY:
-            count = _prune(table, trigger, before) if yes else _count_older(table, before)
+            count = _prune(table, trigger, before) if yes else _count_older_rows(table, before)
             self.stdout.write(f"{table}: {count} rows {'deleted' if yes else 'are older'}")
         if not yes:
             self.stdout.write("Nothing was deleted. Repeat the command with --yes to delete the rows.")
@@ -50,7 +50,7 @@ def _parse_day(text: str) -> datetime:
     return datetime(day.year, day.month, day.day, tzinfo=UTC)
 
 
-def _count_older(table: str, before: datetime) -> int:
+def _count_older_rows(table: str, before: datetime) -> int:
     with connection.cursor() as cursor:
         cursor.execute(f"SELECT count(*) FROM {connection.ops.quote_name(table)} WHERE at < %s", [before])  # noqa: S608
         return int(cursor.fetchone()[0])

@@ -10,7 +10,7 @@ from berth.core.values.amounts import RESOURCES
 from berth.core.wording.words import format_amount, format_gpu_time, format_gpus
 from projects.models import Workload
 from scheduler.models import Eviction
-from scheduler.reports.visibility import Viewer, queue_after_common_path, workload_display_name
+from scheduler.reports.visibility import Viewer, topmost_unshared_queue, workload_display_name
 
 RULE_PREFIX, ALTERNATIVE_PREFIX = "Rule: ", "Alternative considered: "
 KIND_TITLES = {
@@ -82,7 +82,7 @@ class RenderedEviction:
         return rule_sentence(self.row, self.rule)
 
     @property
-    def rule_numbers(self) -> list[str]:
+    def queue_amount_lines(self) -> list[str]:
         """Lines with the allocation, quota and fair share of each visible queue that the rule names."""
         named = set(re.findall(r"[\w.-]+", self.rule))
         queues = (*(self.preemptor.queues if self.preemptor else ()), *self.victim.queues)
@@ -181,7 +181,7 @@ def _render_victim(
         project=row.project_name,
         name=row.workload_name if is_visible else "",
         id=row.workload_id if is_visible else None,
-        queues=_stored_queues(stored, "victim") if is_visible else queue_after_common_path(stored, "victim"),
+        queues=_stored_queues(stored, "victim") if is_visible else topmost_unshared_queue(stored, "victim"),
         is_visible=is_visible,
         exists=is_visible and row.workload_id in existing_ids,
     )
@@ -203,7 +203,7 @@ def _render_preemptor(
         id=row.preemptor_id if is_visible else None,
         queues=_stored_queues(stored, "preemptor")
         if is_visible
-        else queue_after_common_path(stored, "preemptor"),
+        else topmost_unshared_queue(stored, "preemptor"),
         is_visible=is_visible,
         exists=is_visible and row.preemptor_id in existing_ids,
     )

@@ -11,7 +11,7 @@ from scheduler.reports.health import is_scheduler_running
 CONSIDERED_WITHIN = timedelta(seconds=30)  # short, because an edit wakes the scheduler
 
 
-def edited_since_evaluation(workload: Workload) -> datetime | None:
+def unevaluated_edit_time(workload: Workload) -> datetime | None:
     """Return when a pending workload was last edited, or None if the scheduler has already evaluated the
     edit.
     """

@@ -15,7 +15,7 @@ ENDS_WITH_BOOT = frozenset({
 UNKNOWN_BOOT = Forecast(None, UNKNOWN_START[Reason.WAITING_FOR_SCALE_UP])
 
 
-def with_scale_up_first(rejections: Iterable[Rejection]) -> tuple[Rejection, ...]:
+def list_scale_up_first(rejections: Iterable[Rejection]) -> tuple[Rejection, ...]:
     """Return the rejections.
 
     If the added nodes will resolve all reasons of a rejection, the scale-up reason is moved to the front.
@@ -23,7 +23,7 @@ def with_scale_up_first(rejections: Iterable[Rejection]) -> tuple[Rejection, ...
     return tuple(_move_scale_up_first(each) if _waits_for_nodes(each) else each for each in rejections)
 
 
-def with_unknown_boot_times(
+def mark_unknown_boot_times(
     forecasts: Mapping[str, Forecast], rejections: Iterable[Rejection]
 ) -> Mapping[str, Forecast]:
     """Return the forecasts.

@@ -132,7 +132,14 @@ class ExplanationWriter:
             reasons = tuple(blocker.reason for blocker in rejection.blockers)
             state = (
                 reasons,
-                hash((workload.run, rejection.pool, rejection.key, hashes.stable_hash(rejection.blockers))),
+                hash(
+                    (
+                        workload.run,
+                        rejection.pool,
+                        rejection.key,
+                        hashes.hash_ignoring_seconds(rejection.blockers),
+                    )
+                ),
                 progress,
             )
             before = self._written.get(workload.pk)
@@ -204,7 +211,7 @@ class _BlockerHashes:
     def __init__(self) -> None:
         self._by_identity: dict[int, tuple[Sequence[Blocker], int]] = {}
 
-    def stable_hash(self, blockers: Sequence[Blocker]) -> int:
+    def hash_ignoring_seconds(self, blockers: Sequence[Blocker]) -> int:
         """Return a hash of the blockers. The hash ignores remaining seconds, which change as time passes."""
         entry = self._by_identity.get(id(blockers))
         if entry is None:

@@ -21,7 +21,7 @@ from projects.services.arrays.stop_rules import arrays_with_rules, cancel_tasks_
 from scheduler.loop.context import always_leads
 from scheduler.models import Allocation
 from scheduler.reports.leased_thread import LeasedThread
-from scheduler.reports.metrics.storage import LogReading, without_secret_metric_names, write_metrics
+from scheduler.reports.metrics.storage import LogReading, remove_secret_metric_names, write_metrics
 
 log = logging.getLogger(__name__)
 
@@ -177,7 +177,7 @@ class MetricsCollector(LeasedThread):
         self._schedules[pk] = LogReadSchedule(now + pause, pause, offset)
 
     def _write_readings(self, readings: list[LogReading], now: datetime, held: HeldLease) -> None:
-        write_metrics(without_secret_metric_names(readings), now, held)
+        write_metrics(remove_secret_metric_names(readings), now, held)
         for reading in readings:
             if reading.samples and self._reported is not None:
                 self._reported.add(reading.workload_id)

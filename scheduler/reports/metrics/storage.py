@@ -51,16 +51,16 @@ def write_metrics(readings: Sequence[LogReading], now: datetime, lease: HeldLeas
         )  # fmt: skip
 
 
-def without_secret_metric_names(readings: Sequence[LogReading]) -> list[LogReading]:
+def remove_secret_metric_names(readings: Sequence[LogReading]) -> list[LogReading]:
     """Return the readings, omitting metrics whose names contain one of the workload's secrets."""
     maskers = workload_maskers({reading.workload_id for reading in readings if reading.samples})
     return [
-        replace(reading, samples=_without_leaked_secrets(reading.samples, maskers.get(reading.workload_id)))
+        replace(reading, samples=_remove_leaked_secrets(reading.samples, maskers.get(reading.workload_id)))
         for reading in readings
     ]
 
 
-def _without_leaked_secrets(samples: Sequence[Sample], masker: Masker | None) -> Sequence[Sample]:
+def _remove_leaked_secrets(samples: Sequence[Sample], masker: Masker | None) -> Sequence[Sample]:
     return samples if masker is None else [each for each in samples if not _is_secret(each.name, masker)]
 
 

@@ -41,7 +41,7 @@ def quota_owner(row: Quota) -> Owner:
     return row.department_id, row.project_id
 
 
-def with_group_totals(
+def sum_over_quota_groups(
     allocated: Mapping[Key, Sequence[int]], quotas: Mapping[Key, Quota]
 ) -> dict[Key, Sequence[int]]:
     """Return the allocations. Those that count towards a group quota are summed over the group's pools."""
@@ -56,7 +56,7 @@ def with_group_totals(
 
 def remaining_quotas(allocated: Mapping[Key, Sequence[int]], quotas: Mapping[Key, Quota]) -> dict[Key, Bound]:
     """Return each queue's quota in each pool, minus its allocations in the group's other pools."""
-    totals = with_group_totals(allocated, quotas)
+    totals = sum_over_quota_groups(allocated, quotas)
     return {
         key: subtract_allocated_amounts(
             (row.gpu_milli, row.cpu_milli, row.memory_mib),

@@ -27,7 +27,7 @@ class ReasonText(NamedTuple):
     detail: str
 
     @property
-    def continuation(self) -> str:
+    def detail_after_label(self) -> str:
         """Return the detail as it follows the label on the same line, for example ": needs 6 GPUs, none are
         free".
         """
@@ -35,7 +35,7 @@ class ReasonText(NamedTuple):
         return self.detail and separator + self.detail
 
     def __str__(self) -> str:
-        return self.label + self.continuation
+        return self.label + self.detail_after_label
 
 
 def pending_reason(workload: Workload) -> ReasonText:
@@ -47,7 +47,7 @@ def pending_reason(workload: Workload) -> ReasonText:
     label = token_to_words(workload.reason) or "Not evaluated yet"
     if workload.reason != Reason.BACKOFF or workload.backoff_until is None:
         return ReasonText(label, message_to_clause(workload.message))
-    has_ended, awaited = delay_has_ended(workload), describe_wait_after_delay(workload)
+    has_ended, awaited = has_delay_ended(workload), describe_wait_after_delay(workload)
     detail = f"{'ended' if has_ended else 'until'} {workload.backoff_until:%Y-%m-%d %H:%M:%S} UTC"
     if awaited == FOR_FAIR_SHARE:  # this wait lasts longer than the delay
         label = token_to_words(Reason.WOULD_EXCEED_FAIR_SHARE)
@@ -59,7 +59,7 @@ def pending_reason(workload: Workload) -> ReasonText:
     return ReasonText(label, detail)
 
 
-def delay_has_ended(workload: Workload) -> bool:
+def has_delay_ended(workload: Workload) -> bool:
     """Return whether the restart delay has ended but no cycle has evaluated the workload since."""
     until = workload.backoff_until
     return workload.reason == Reason.BACKOFF and until is not None and until <= timezone.now()
@@ -79,7 +79,7 @@ def load_awaited_shares(workloads: Sequence[Workload]) -> None:
 
     The value is True if the workload's minimum GPUs exceed what is left of its project's fair share.
     """
-    delayed = [workload for workload in workloads if waits_after_delay(workload)]
+    delayed = [workload for workload in workloads if will_wait_after_delay(workload)]
     if not delayed:
         return
     statuses = QueueStatus.objects.filter(project__in={workload.project_id for workload in delayed})
@@ -99,14 +99,14 @@ def describe_wait_after_delay(workload: Workload) -> str:
 
     The result is "for fair share", "in the queue", or "" if the workload will not stay pending.
     """
-    if not waits_after_delay(workload):
+    if not will_wait_after_delay(workload):
         return ""
     if not hasattr(workload, AWAITS_SHARE):
         load_awaited_shares([workload])
     return FOR_FAIR_SHARE if getattr(workload, AWAITS_SHARE, False) else "in the queue"
 
 
-def waits_after_delay(workload: Workload) -> bool:
+def will_wait_after_delay(workload: Workload) -> bool:
     """Return whether the workload is expected to start later than its restart delay alone would allow."""
     starts = parse_datetime((workload.explanation or {}).get("expected_start") or "")
     until = workload.backoff_until

@@ -32,12 +32,12 @@ def group_sentences_by_queue(ordering: Sequence[str]) -> list[tuple[str, list[st
     return queues
 
 
-def with_readable_values(sentences: Sequence[str]) -> list[str]:
+def make_values_readable(sentences: Sequence[str]) -> list[str]:
     """Format the numbers in a sort key's sentences as percentages. A rank of 0 is omitted."""
-    return [_with_readable_value(each) for each in sentences if each != f"{RANK_START}0"]
+    return [_make_value_readable(each) for each in sentences if each != f"{RANK_START}0"]
 
 
-def _with_readable_value(sentence: str) -> str:
+def _make_value_readable(sentence: str) -> str:
     if sentence.startswith(USAGE_START):
         number, _, rest = sentence.removeprefix(USAGE_START).partition(" ")
         return f"decayed usage at {float(number):.0%} {rest}"

@@ -77,7 +77,7 @@ def needs_settling(row: Usage, now: datetime, rates: UsageRates) -> bool:
 
 
 def _usage_at(row: Usage, pool: NodePool, now: datetime) -> tuple[Triple, Triple]:
-    since, used, parent = row.settled_at, _as_triple(row.used), _as_triple(row.parent)
+    since, used, parent = row.settled_at, _to_triple(row.used), _to_triple(row.parent)
     now = max(now, since)
     half_life = _half_life(pool)
     if pool.tumbling_window and pool.window and _calendar_window_start(now, pool.window) > since:
@@ -100,8 +100,8 @@ def _ledger_at(row: Usage, pool: NodePool, at: datetime, then: WindowStart) -> t
     whole, part = ((until - before.at).total_seconds() for until in (end, at))
     half_life = _half_life(pool)
     return (
-        _interpolate(_as_triple(before.used), _as_triple(after.used), part, whole, half_life),
-        _interpolate(_as_triple(before.parent), _as_triple(after.parent), part, whole, half_life),
+        _interpolate(_to_triple(before.used), _to_triple(after.used), part, whole, half_life),
+        _interpolate(_to_triple(before.parent), _to_triple(after.parent), part, whole, half_life),
     )
 
 
@@ -132,7 +132,7 @@ def _accrue_usage(values: Triple, rates: Sequence[float], seconds: float, half_l
     return a, b, c
 
 
-def _as_triple(values: Sequence[float]) -> Triple:
+def _to_triple(values: Sequence[float]) -> Triple:
     a, b, c = values
     return a, b, c
 

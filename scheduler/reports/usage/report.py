@@ -126,7 +126,7 @@ def usage_report(actor: Actor, request: UsageRequest, now: datetime) -> list[Usa
         entry[0] += hours
         entry[1] += float(cpu) / MILLI / HOUR
         entry[2] += float(memory) / MIB / HOUR
-        price = _price_that_ended_at(pool, until, prices)
+        price = _price_valid_until(pool, until, prices)
         entry[3] += (price or Decimal(0)) * Decimal(hours)
         if price is None and hours:
             entry[4] |= {pool_name}
@@ -194,7 +194,7 @@ def floor_to_hour(at: datetime) -> datetime:
     return at.astimezone(UTC).replace(minute=0, second=0, microsecond=0)
 
 
-def _price_that_ended_at(pool_id: int, until: datetime | None, cache: Prices) -> Decimal | None:
+def _price_valid_until(pool_id: int, until: datetime | None, cache: Prices) -> Decimal | None:
     """Return the price per GPU-hour that applied until `until`, or the current price if no price ended then.
 
     Return None if there is no price.

@@ -38,7 +38,7 @@ def missing_nodes(
     return MissingNodes(rejection.pool, count) if count else None
 
 
-def with_boot_forecast(prediction: Prediction, missing: MissingNodes, now: datetime) -> Prediction:
+def add_boot_forecast(prediction: Prediction, missing: MissingNodes, now: datetime) -> Prediction:
     """Add the number of missing nodes and the expected start to the prediction."""
     start, because = expected_boot(missing.pool, now)
     prediction = replace(prediction, nodes_to_boot=missing.count)

@@ -26,9 +26,9 @@ from scheduler.reports.evictions.records import predicted_evictions
 from scheduler.reports.evictions.rendering import RenderedEviction, render
 from scheduler.reports.explanations.awaited_ends import awaited_ends, encode_awaited_ends
 from scheduler.reports.explanations.pool_readiness import with_pool_readiness
-from scheduler.reports.explanations.scale_up import with_scale_up_first
+from scheduler.reports.explanations.scale_up import list_scale_up_first
 from scheduler.reports.visibility import Viewer, redact_blocker, viewer_for
-from scheduler.reports.what_if.boot_forecast import missing_nodes, with_boot_forecast
+from scheduler.reports.what_if.boot_forecast import add_boot_forecast, missing_nodes
 from scheduler.reports.what_if.position_reason import explain_position
 from scheduler.reports.what_if.slots import dry_run_slot
 from scheduler.reports.what_if.what_if_cache import SPEC_CACHE, shared_cache
@@ -100,7 +100,7 @@ def _predict_first(
     others = [each for each in snapshot.workloads if each.name != workload.handle]
     prediction = replace(prediction, may_change_at=_next_backoff_end(others, candidate, view.at))
     missing = missing_nodes(bundles, rejection, view)
-    return prediction if missing is None else with_boot_forecast(prediction, missing, view.at)
+    return prediction if missing is None else add_boot_forecast(prediction, missing, view.at)
 
 
 def _next_backoff_end(
@@ -179,7 +179,7 @@ def _sum_task_outcomes(
     own = [bundle for each in bundles.values() for bundle in each]
     queued = next((name for name in names if outcomes[name] not in ("would_start", "would_evict")), None)
     rejected = [rejections[queued]] if queued is not None and queued in rejections else []
-    explained = with_scale_up_first(with_pool_readiness(rejected, view.below_threshold))
+    explained = list_scale_up_first(with_pool_readiness(rejected, view.below_threshold))
     blockers = [each for rejection in explained for each in _blocker_documents(rejection, candidates[0])]
     evictions = render(viewer, predicted_evictions(own, view, candidates))
     return TasksPrediction(
@@ -197,7 +197,7 @@ def _build_prediction(
     viewer: Viewer,
 ) -> Prediction:
     rejections = [] if rejected is None else [rejected]
-    explained = with_scale_up_first(with_pool_readiness(rejections, view.below_threshold))
+    explained = list_scale_up_first(with_pool_readiness(rejections, view.below_threshold))
     rejection = next(iter(explained), None)
     evictions = render(viewer, predicted_evictions(bundles, view, [candidate]))
     return Prediction(

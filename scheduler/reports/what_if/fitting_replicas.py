@@ -11,7 +11,7 @@ from scheduler.engine.smallest_change.change import Change, ChangeKind, apply_ch
 from scheduler.engine.smallest_change.search import SmallestChange
 
 
-def describe_fit(
+def explain_replica_limit(
     result: SmallestChange, snapshot: Snapshot, name: str, is_visible: Callable[[str], bool]
 ) -> str:
     """Return a clause that explains why the change allows no more replicas, such as "1.25 GPUs are free, and

@@ -60,13 +60,13 @@ def preview_group(
             pools_after=sorted(pool.name for pool in pools),
         )
         if not impact.changes_nothing:
-            edited = with_pools_in_group(view, group, impact.pools_after)
+            edited = replace_group_pools(view, group, impact.pools_after)
             _compare_queues(impact, view, edited)
             add_plan_differences(impact, actor, view, edited, cache)
     return impact
 
 
-def with_pools_in_group(view: ClusterView, group: QuotaGroup, pools: Collection[str]) -> Snapshot:
+def replace_group_pools(view: ClusterView, group: QuotaGroup, pools: Collection[str]) -> Snapshot:
     """Return the snapshot with a quota group that contains exactly `pools`."""
     queues = {queue.name: queue for queue in view.snapshot.queues}
     left = {name for name, pool in view.pools.items() if pool.quota_group_id == group.pk} - {*pools}
@@ -110,7 +110,7 @@ def _compare_queues(impact: GroupImpact, view: ClusterView, edited: Snapshot) ->
                     "allocated": to_api_units(new.allocated),
                 }
             )
-        for name, more in _newly_over_quota(old, new):
+        for name, more in _pods_newly_over_quota(old, new):
             project, _, workload = name.partition("/")
             impact.over_quota.append(
                 {
@@ -124,7 +124,7 @@ def _compare_queues(impact: GroupImpact, view: ClusterView, edited: Snapshot) ->
             )
 
 
-def _newly_over_quota(old: QueueInPool, new: QueueInPool) -> Iterator[tuple[str, PodsOverQuota]]:
+def _pods_newly_over_quota(old: QueueInPool, new: QueueInPool) -> Iterator[tuple[str, PodsOverQuota]]:
     for name, (pods, gpu_milli) in sorted(new.over_quota.items()):
         already = old.over_quota.get(name, NO_PODS)
         if pods > already.pods:

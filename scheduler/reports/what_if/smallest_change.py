@@ -28,7 +28,7 @@ from scheduler.loop.observe.view import ClusterView, observe
 from scheduler.reports.evictions.predicted import rule_in_present_tense
 from scheduler.reports.visibility import HIDDEN_WORKLOAD, Viewer, project_from_handle
 from scheduler.reports.what_if.dry_run import add_unsaved_workload
-from scheduler.reports.what_if.fitting_replicas import describe_fit
+from scheduler.reports.what_if.fitting_replicas import explain_replica_limit
 from scheduler.reports.what_if.slots import dry_run_slot
 from scheduler.reports.what_if.what_if_cache import SPEC_CACHE, shared_cache
 
@@ -186,7 +186,7 @@ def _render_change(
         moved=tuple(filter(is_visible, effects.moved)),
         action="" if change is None else action_phrase(change, workload.project.name, display_name),
         rule=rule_in_present_tense(effects.rules[0], "after this change") if has_one_rule else "",
-        fit=describe_fit(result, snapshot, workload.handle, is_visible),
+        fit=explain_replica_limit(result, snapshot, workload.handle, is_visible),
         affected=tuple(
             filter(is_visible, (*awaited, *effects.evicted, *effects.scaled_down, *effects.moved))
         ),

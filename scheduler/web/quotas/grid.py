@@ -19,7 +19,7 @@ from projects.models.tenants import PoolOrGroup
 from projects.selectors import departments
 from projects.web.quotas.cells import FIELDS
 from scheduler.web.quotas.grid_table import Row, Table, allocated_gpus, build_table, gpu_capacities
-from scheduler.web.quotas.places import group_members, pools_and_groups_to_show
+from scheduler.web.quotas.pools_and_groups import group_members, pools_and_groups_to_show
 
 PAGE_SIZE = 60  # rows per page
 MAX_POOLS = 6  # with more pools, the user selects the pools to show

@@ -27,7 +27,7 @@ from scheduler.reports.what_if.quota_preview import preview_draft
 from scheduler.web.quotas.confirmation import find_consequences
 from scheduler.web.quotas.grid_input import EditedQuota, build_changes, errors_by_cell, parse_edits
 from scheduler.web.quotas.grid_table import cell_value, visible_quotas
-from scheduler.web.quotas.preview_by_pool import group_by_pool, visible_shares
+from scheduler.web.quotas.preview_by_pool import group_by_pool, shares_with_visible_change
 
 MAX_CHANGES = 100  # maximum number of changes; with more, the page reloads completely
 QuotaPlace = tuple[str, str]  # owner key and pool name
@@ -52,7 +52,9 @@ def preview_or_apply(request: Request) -> HttpResponse:
         if request.POST.get("do") != "apply":
             return _render_preview(request, draft)
         tag = "-".join(edited.version for edited in typed)
-        if request.POST.get("confirmed") != tag and (question := _question_before_applying(request, draft)):
+        if request.POST.get("confirmed") != tag and (
+            question := _render_confirmation_question(request, draft)
+        ):
             return JsonResponse({"question": question, "tag": tag})
         change, _ = apply_draft(actor=request.actor, draft=draft, expected=tag)
     except Invalid as error:
@@ -121,7 +123,7 @@ def latest_change_id() -> int:
     return QuotaChange.objects.aggregate(n=Max("pk"))["n"] or 0
 
 
-def _question_before_applying(request: Request, draft: Draft) -> str:
+def _render_confirmation_question(request: Request, draft: Draft) -> str:
     """Return the question about evictions and deletions as HTML, or "" if the draft has none."""
     consequences = find_consequences(preview_draft(actor=request.actor, draft=draft))
     if consequences is None:
@@ -147,7 +149,7 @@ def _describe_applied_edits(typed: Sequence[EditedQuota]) -> str:
 
 def _render_preview(request: Request, draft: Draft) -> HttpResponse:
     impact = preview_draft(actor=request.actor, draft=draft)
-    impact.shares = visible_shares(impact)
+    impact.shares = shares_with_visible_change(impact)
     context = {"impact": impact, "pools": group_by_pool(impact), "count": len(draft.changes)}
     return render(request, "scheduler/quotas/grid_preview.html", context)
 

@@ -113,9 +113,9 @@ class Table:
 
     def rows_with_cells(self, start: int, count: int | None = None) -> list[Row]:
         end = len(self.rows) if count is None else start + count
-        return [self._with_cells(row, start + n) for n, row in enumerate(self.rows[start:end])]
+        return [self._add_cells(row, start + n) for n, row in enumerate(self.rows[start:end])]
 
-    def _with_cells(self, row: Row, number: int) -> Row:
+    def _add_cells(self, row: Row, number: int) -> Row:
         quotas = [row.quotas.get(pool.name) for pool in self.pools]
         versions = " ".join(quota.version if quota else NO_VERSION for quota in quotas)
         return replace(row, number=number, cells=tuple(self._cells(row)), versions=versions)

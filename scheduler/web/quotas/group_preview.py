@@ -9,7 +9,7 @@ from projects.access import Action, require
 from projects.selectors import find_quota_group
 from projects.web.quotas.groups import chosen_pools, edit_form, render_edit_form
 from scheduler.reports.what_if.group_preview import preview_group
-from scheduler.web.quotas.preview_by_pool import visible_shares
+from scheduler.web.quotas.preview_by_pool import shares_with_visible_change
 
 
 @signed_in
@@ -22,6 +22,6 @@ def preview_pools(request: Request, name: str) -> HttpResponse:
     if form.is_valid():
         with form_errors(form):
             impact = preview_group(actor=request.actor, group=group, pools=chosen_pools(form, pools))
-            impact.shares = visible_shares(impact)
+            impact.shares = shares_with_visible_change(impact)
     template = "scheduler/quotas/group_preview.html" if impact is not None else None
     return render_edit_form(request, group, form, impact=impact, result_template=template)

@@ -24,7 +24,7 @@ from projects.services.quotas import require_quota_permission
 from projects.services.quotas.reverts import latest_changes, prepare_revert, revert, superseding_change
 from projects.web.activity.values import list_differences
 from scheduler.reports.what_if.quota_preview import preview_draft
-from scheduler.web.quotas.preview_by_pool import visible_shares
+from scheduler.web.quotas.preview_by_pool import shares_with_visible_change
 
 PAGE_SIZE = 25
 KEYS = ("change", "pool", "user", "since", "until")
@@ -53,7 +53,7 @@ class ListedChange:
     can_revert: bool
 
     @property
-    def reverts_text(self) -> str:
+    def revert_link_prefix(self) -> str:
         """Return the text before the link to the reverted change, or "" if the change is not a revert."""
         if self.change.reverts is None:
             return ""
@@ -157,7 +157,7 @@ def revert_change(request: Request, change_id: int) -> HttpResponse:
                 request, f"Change {change.pk} reverted.", to=reverse("quota-changes"), leave=True
             )
         impact = preview_draft(actor=request.actor, draft=draft)
-        impact.shares = visible_shares(impact)
+        impact.shares = shares_with_visible_change(impact)
     except BerthError as error:
         if error.status in (403, 404):
             raise

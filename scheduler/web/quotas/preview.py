@@ -20,7 +20,7 @@ from projects.web.quotas.form import DRAFT_FIELDS_BY_PATH, EDIT_PATH, QuotaForm,
 from projects.web.quotas.pages import find_quota, get_pool_or_group_or_404, render_quota_form
 from scheduler.reports.what_if.quota_preview import QuotaImpact, preview_draft
 from scheduler.web.quotas.confirmation import Consequences, find_consequences
-from scheduler.web.quotas.preview_by_pool import visible_shares
+from scheduler.web.quotas.preview_by_pool import shares_with_visible_change
 
 DELETION_NOTE = "The owner's workloads will then all be over quota, so other queues can reclaim them."
 
@@ -36,7 +36,7 @@ def preview_quota(request: Request, kind: str, name: str, pool: str) -> HttpResp
         except Invalid as error:
             add_form_errors(form, error, DRAFT_FIELDS_BY_PATH)
         else:
-            impact.shares = visible_shares(impact)
+            impact.shares = shares_with_visible_change(impact)
     status = 200 if impact is not None else 422
     return render_quota_form(request, owner, where, quota, form, status=status, impact=impact)
 
@@ -58,7 +58,7 @@ def edit_quota(request: Request, kind: str, name: str, pool: str) -> HttpRespons
     ):
         sent = [(key, value) for key, value in request.POST.items() if key != "csrfmiddlewaretoken"]
         fields = [*sent, ("confirmed", request.POST["version"])]
-        return _question_page(request, consequences, where, label="Save quota", fields=fields)
+        return _render_confirmation(request, consequences, where, label="Save quota", fields=fields)
     return pages.edit(request, owner, where, quota)
 
 
@@ -74,7 +74,7 @@ def delete_quota(request: Request, kind: str, name: str, pool: str) -> HttpRespo
     draft = Draft((QuotaChangeDraft(owner, where, None, EDIT_PATH),))
     consequences = find_consequences(preview_draft(actor=request.actor, draft=draft))
     assert consequences is not None, "the deletion is a consequence"
-    return _question_page(
+    return _render_confirmation(
         request, consequences, where,
         title=f"Delete the quota of {owner} in {where.kind_and_name}?",
         note=DELETION_NOTE, label="Delete quota", fields=[("version", quota.version)],
@@ -114,7 +114,7 @@ def _compute_impact(request: Request, owner: Tenant, pool: PoolOrGroup, form: Qu
     return preview_draft(actor=request.actor, draft=draft)
 
 
-def _question_page(
+def _render_confirmation(
     request: Request, consequences: Consequences, pool: PoolOrGroup, **more: Any
 ) -> HttpResponse:
     """Ask for confirmation in the page's dialog or, if scripts are disabled, on a separate page."""

@@ -54,11 +54,15 @@ def group_by_pool(impact: QuotaImpact) -> list[PoolImpact]:
     )
 
 
-def visible_shares(impact: PlanChanges) -> list[Document]:
+def shares_with_visible_change(impact: PlanChanges) -> list[Document]:
     """Return the fair shares whose displayed number of GPUs changes."""
-    return [entry for entry in impact.shares if _shown_gpus(entry["before"]) != _shown_gpus(entry["after"])]
+    return [
+        entry
+        for entry in impact.shares
+        if _displayed_gpus(entry["before"]) != _displayed_gpus(entry["after"])
+    ]
 
 
-def _shown_gpus(amounts: Mapping[str, Any]) -> str:
+def _displayed_gpus(amounts: Mapping[str, Any]) -> str:
     gpus = amounts["gpu"]
     return "" if gpus is None else format_number(float(gpus))

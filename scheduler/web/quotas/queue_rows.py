@@ -84,7 +84,7 @@ class QuotaLine:
         )
 
     @cached_property
-    def held_bar(self) -> Bar:
+    def allocation_bar(self) -> Bar:
         """Bar of allocated and reserved GPUs, with marks at the total quota and fair share in the displayed
         pools.
         """
@@ -141,7 +141,7 @@ class QuotaLine:
     @property
     def overview_bars(self) -> list[Bar]:
         """Bars that the overview shows for this row: one per pool, or one for all pools."""
-        return [each.bar for each in self.pool_bars] or [self.held_bar]
+        return [each.bar for each in self.pool_bars] or [self.allocation_bar]
 
     @property
     def hue(self) -> str:

@@ -12,7 +12,7 @@ from projects.actor import Actor
 from projects.models import Department
 from scheduler.web.pools.capacity import pool_capacity
 from scheduler.web.quotas import grid
-from scheduler.web.quotas.places import find_pool_or_group, member_pools, pools_and_groups_to_show
+from scheduler.web.quotas.pools_and_groups import find_pool_or_group, member_pools, pools_and_groups_to_show
 from scheduler.web.quotas.queue_rows import QuotaLine, quota_lines, set_common_scale
 
 MAX_EXPANDED_PROJECTS = 150  # with more projects, departments are collapsed and expand one at a time

@@ -28,7 +28,7 @@ from projects.web.arrays.replaced_tasks import ReplacedTasks
 from scheduler.engine.smallest_change.change import ChangeKind
 from scheduler.reports.explanations.workload import PENDING_PHASES
 from scheduler.web.submit.document_presets import copy_name
-from scheduler.web.workloads.change_link import document_with_change
+from scheduler.web.workloads.change_link import apply_change_to_document
 from scheduler.web.workloads.details import document_text
 
 COPIED_TASKS = "copied-tasks"  # hidden input of the form, with the value of an ArrayCopy
@@ -72,7 +72,7 @@ def find_array_copy(actor: Actor, query: QueryDict) -> ArrayCopy | None:
         return None
     pending = Workload.objects.filter(array=array, superseded=False, phase__in=PENDING_PHASES)
     task = pending.order_by("array_index").first()
-    document = None if task is None else document_with_change(array.spec, task.pools, change)
+    document = None if task is None else apply_change_to_document(array.spec, task.pools, change)
     if document is None:
         return None
     indexes = [index or 0 for index in pending.values_list("array_index", flat=True)]

@@ -191,7 +191,7 @@ def template_text(text: str) -> str:
     return text or MINIMAL_DOCUMENT
 
 
-def text_from_workload(actor: Actor, like: str) -> tuple[str, str]:
+def template_text_from_workload(actor: Actor, like: str) -> tuple[str, str]:
     """Return the document of a workload or array as template text, and its name.
 
     If there is no such workload or array, return a minimal document and "".

@@ -14,7 +14,7 @@ from projects.models import Workload
 from projects.services.workloads import DocumentChange
 from scheduler.web.submit.form.field_kinds import MEMORY, PAIRS, SECONDS_KIND, format_memory
 from scheduler.web.submit.form.fields import FormField
-from scheduler.web.submit.form.presentation import ShownForm
+from scheduler.web.submit.form.presentation import RenderedForm
 
 ROLES, NOTIFICATIONS = "roles", "notifications"
 DEFAULT_NAME = RoleSpec.model_fields["name"].default
@@ -30,7 +30,7 @@ def find_unchecked_changes(workload: Workload, document: Mapping[str, Any] | Non
 
 
 @dataclass(frozen=True, slots=True)
-class ShownChange:
+class LabeledChange:
     """Changed value.
 
     `label` is the label of its form field. If there is no such field, `label` is the path in the document.
@@ -42,14 +42,14 @@ class ShownChange:
     after: str
 
 
-def describe_changes(changes: Sequence[DocumentChange], shown: ShownForm) -> list[ShownChange]:
+def describe_changes(changes: Sequence[DocumentChange], shown: RenderedForm) -> list[LabeledChange]:
     """Return the changes for display. Roles that were added or removed are named one by one."""
     return [each for change in changes for each in _describe(change, shown)]
 
 
-def _describe(change: DocumentChange, shown: ShownForm) -> Iterator[ShownChange]:
+def _describe(change: DocumentChange, shown: RenderedForm) -> Iterator[LabeledChange]:
     if change.path == NOTIFICATIONS:
-        yield ShownChange("Notifications", False, _addresses(change.before), _addresses(change.after))
+        yield LabeledChange("Notifications", False, _addresses(change.before), _addresses(change.after))
         return
     before, after = _roles_by_name(change.before), _roles_by_name(change.after)
     if change.path != ROLES or before is None or after is None:
@@ -57,10 +57,10 @@ def _describe(change: DocumentChange, shown: ShownForm) -> Iterator[ShownChange]
         return
     for name, role in before.items():
         if name not in after:
-            yield ShownChange(f"Role {name} removed", False, _describe_role(role), "")
+            yield LabeledChange(f"Role {name} removed", False, _describe_role(role), "")
     for number, (name, role) in enumerate(after.items()):
         if name not in before:
-            yield ShownChange(f"Role {name} added", False, "", _describe_role(role))
+            yield LabeledChange(f"Role {name} added", False, "", _describe_role(role))
             continue
         for path, old, new in differences(before[name], role, ROLES, number):
             yield describe_change(DocumentChange(join_path(path), old, new), shown)
@@ -89,19 +89,19 @@ def _describe_role(role: Mapping[str, Any]) -> str:
     return ", ".join(texts)
 
 
-def describe_change(change: DocumentChange, shown: ShownForm) -> ShownChange:
+def describe_change(change: DocumentChange, shown: RenderedForm) -> LabeledChange:
     """Return the change for display, and mark its field in the form."""
     fields = shown.labelled_fields
     label, field_shown = fields.get(change.path, (change.path, None))
     parent, _, key = change.path.rpartition(".")
     if field_shown is None and parent in fields and fields[parent][1].form_field.kind is PAIRS:
         before, after = (format_value_briefly(value) for value in (change.before, change.after))
-        return ShownChange(f"{fields[parent][0]}, {key}", False, before, after)
+        return LabeledChange(f"{fields[parent][0]}, {key}", False, before, after)
     form_field = None if field_shown is None else field_shown.form_field
     before, after = (_format_value(value, form_field) for value in (change.before, change.after))
     if field_shown is not None:
         field_shown.stored = before
-    return ShownChange(label, field_shown is None, before, after)
+    return LabeledChange(label, field_shown is None, before, after)
 
 
 def _format_value(value: Any, form_field: FormField | None) -> str:

@@ -7,7 +7,7 @@ from typing import Any
 from berth.core.wording.words import format_amount
 from projects.services.workloads.prediction import Prediction
 from scheduler.engine.plan import Reason
-from scheduler.web.submit.form.presentation import RenderedField, ShownForm
+from scheduler.web.submit.form.presentation import RenderedField, RenderedForm
 
 FIELDS = ("gpu", "cpu", "memory_mib", "gpu_memory_mib")
 GENERAL_WARNING = "The workload can never start with this value."
@@ -20,7 +20,7 @@ class ExcessiveField:
 
 
 def mark_excessive_field(
-    prediction: Prediction, data: Mapping[str, Any], form: ShownForm
+    prediction: Prediction, data: Mapping[str, Any], form: RenderedForm
 ) -> ExcessiveField | None:
     """Add a warning to the form field whose value exceeds every node or pool, and return the field.
 

@@ -36,13 +36,13 @@ def apply_kind_defaults(draft: Draft, post: QueryDict) -> None:
         return
     old_name, old = example
     _, new_name, body = EXAMPLES[target]
-    name = _adapted_name(data, old_name, new_name)
-    if _without_identity(data) == _without_identity(old):
+    name = _adapt_name(data, old_name, new_name)
+    if _remove_identity(data) == _remove_identity(old):
         text = edit_text(HEADER.format(name="a", project="a") + body, ("name",), name, order=ORDER)
         text = edit_text(text, ("project",), data.get("project", ABSENT), order=ORDER)
     else:
         text = edit_text(draft.text, ("name",), name, order=ORDER)
-        text = _with_changed_values(text, data, old, read_document(body))
+        text = _replace_default_values(text, data, old, read_document(body))
     changed = open_draft(text)
     draft.text, draft.agreed, draft.data = changed.text, changed.agreed, changed.data
 
@@ -51,13 +51,13 @@ def _matching_examples(kind: Any, data: Mapping[str, Any]) -> Iterator[tuple[str
     """Yield (default name, document) of each example of `kind` with the content or command of `data`."""
     for _, name, body in EXAMPLES.values():
         document = read_document(body)
-        is_unedited = _without_identity(document) == _without_identity(data)
+        is_unedited = _remove_identity(document) == _remove_identity(data)
         has_same_command = "command" in document and document["command"] == data.get("command")
         if document.get("kind") == kind and (is_unedited or has_same_command):
             yield name, document
 
 
-def _with_changed_values(
+def _replace_default_values(
     text: str, data: Mapping[str, Any], old: Mapping[str, Any], new: Mapping[str, Any]
 ) -> str:
     """Replace the old example's values with the new example's, except values that the user has changed.
@@ -72,7 +72,7 @@ def _with_changed_values(
     return text
 
 
-def _adapted_name(data: Mapping[str, Any], old: str, new: str) -> Any:
+def _adapt_name(data: Mapping[str, Any], old: str, new: str) -> Any:
     """Return the name that the user has chosen.
 
     If the name is still a default, return a free default for the new kind.
@@ -84,7 +84,7 @@ def _adapted_name(data: Mapping[str, Any], old: str, new: str) -> Any:
     return free_name(project, new) if project is not None else new
 
 
-def _without_identity(data: Mapping[str, Any]) -> dict[str, Any]:
+def _remove_identity(data: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in data.items() if key not in IDENTITY}
 
 

@@ -46,7 +46,7 @@ from scheduler.web.submit.form.draft import (
     open_submitted_document,
     read_draft,
 )
-from scheduler.web.submit.form.presentation import ShownForm, prepare_form
+from scheduler.web.submit.form.presentation import RenderedForm, prepare_form
 from scheduler.web.submit.form_choices import choices_for
 from scheduler.web.submit.kind_defaults import apply_kind_defaults
 from scheduler.web.submit.missing_step import find_missing_step
@@ -181,7 +181,7 @@ def prediction(request: Request) -> HttpResponse:
     return page(request, "scheduler/submit/prediction.html", context)
 
 
-def _mark_excessive_field(answer: CheckResult, draft: Draft, shown: ShownForm) -> None:
+def _mark_excessive_field(answer: CheckResult, draft: Draft, shown: RenderedForm) -> None:
     if answer.prediction is not None:
         answer.excessive = mark_excessive_field(answer.prediction, draft.form_data or {}, shown)
 
@@ -271,7 +271,7 @@ def _suggest_free_name(problem: Problem, draft: Draft, projects: Container[str])
     return replace(problem, allowed=f"{SUGGESTION}`{free}`?") if free else problem
 
 
-def _unknown_project(actor: Actor, draft: Draft, problems: Sequence[Problem]) -> list[Problem]:
+def _unknown_project_problems(actor: Actor, draft: Draft, problems: Sequence[Problem]) -> list[Problem]:
     """Return the error about an unknown project, which validation omits if there are other errors.
 
     Return an empty list if there is nothing to add.
@@ -294,7 +294,7 @@ def _render_page(
 ) -> HttpResponse:
     offer = choices_for(request.actor, draft.form_data)
     problems = [_suggest_free_name(each, draft, offer.projects) for each in answer.problems]
-    problems += _unknown_project(request.actor, draft, problems)
+    problems += _unknown_project_problems(request.actor, draft, problems)
     shown = prepare_form(draft, offer, problems)
     _mark_excessive_field(answer, draft, shown)
     is_service = (draft.form_data or {}).get("kind") == "service"

@@ -31,8 +31,8 @@ from scheduler.web.workloads.change_link import LinkedText, link_names, workload
 from scheduler.web.workloads.details import (
     LIMIT_SOURCES,
     describe_pod_limits,
+    hold_owner_urls,
     link_awaited_ends,
-    named_workload_urls,
 )
 
 EXCEEDS_SHARE = str(Reason.WOULD_EXCEED_FAIR_SHARE)
@@ -125,7 +125,7 @@ class PredictedOutcome:
         return [f"{where}: {text}" for where, text in result if text]
 
     @property
-    def share_growth(self) -> str:
+    def fair_share_increase_sentence(self) -> str:
         """Sentence that says how much this request raises the project's fair share, or "" if it does not."""
         if self.prediction is None or len(self.prediction.workload["pools"]) != 1:
             return ""
@@ -165,7 +165,7 @@ class PredictedOutcome:
         return build_prediction_table(self.evictions, self.condition)
 
     @property
-    def linked_effects(self) -> LinkedText:
+    def effects_with_links(self) -> LinkedText:
         """Sentence about the workloads that would be evicted, with their links."""
         return link_names(self.verdict.effects, self.victim_urls) if self.verdict else []
 
@@ -178,7 +178,7 @@ class PredictedOutcome:
         return self.verdict is not None and " evict " in self.verdict.title
 
     @property
-    def linked_evictions(self) -> list[tuple[PredictedEviction, str]]:
+    def evictions_with_links(self) -> list[tuple[PredictedEviction, str]]:
         """Predicted evictions, each with its workload's URL or ""."""
         return [(row, self.victim_urls.get(row.victim, "")) for row in self.eviction_table.rows]
 
@@ -215,7 +215,7 @@ class PredictedOutcome:
         ends = [AwaitedEnd(**each) for each in self.prediction.expected_start_after]
         self.start_after = link_awaited_ends(actor, ends)
         blockers = [*self.prediction.blockers, *(self.array.blockers if self.array else ())]
-        self.named_urls = named_workload_urls(actor, blockers)
+        self.named_urls = hold_owner_urls(actor, blockers)
         self.victim_urls = workload_urls(actor, [each["victim"] for each in self.evictions])
         self.limit_wait = predict_limit_wait(actor, self.prediction, timezone.now())
         self.cost = describe_cost(

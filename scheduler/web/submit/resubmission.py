@@ -17,7 +17,11 @@ from projects.selectors import find_workload
 from projects.services.workloads import next_free_name, resubmission_obstacle
 from projects.services.workloads.prediction import Prediction, dry_run
 from projects.web.workloads.resubmission import confirm_resubmission, resubmit_and_open
-from scheduler.web.accepted_prediction import AcceptedPrediction, ask_before_evicting, remember_prediction
+from scheduler.web.accepted_prediction import (
+    AcceptedPrediction,
+    ask_before_evicting,
+    replace_stored_prediction,
+)
 from scheduler.web.submit.predicted_outcome import PredictedOutcome
 
 RESUBMIT_EVICTING = "resubmit-evicting"
@@ -58,7 +62,7 @@ def resubmit(request: Request, workload_id: uuid.UUID) -> HttpResponse:
     with suppress(BerthError):
         prediction = predict()
     return resubmit_and_open(
-        request, workload, on_stored=lambda stored: remember_prediction(request, stored.pk, prediction)
+        request, workload, on_stored=lambda stored: replace_stored_prediction(request, stored.pk, prediction)
     )
 
 

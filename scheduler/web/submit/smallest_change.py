@@ -30,10 +30,10 @@ from scheduler.reports.what_if.smallest_change import (
 )
 from scheduler.web.submit.form.draft import DocumentEdits, apply_edits
 from scheduler.web.workloads.change_link import (
+    apply_change_to_document,
     describe_change_and_effects,
-    document_with_change,
+    describe_responsible_admins,
     link_to_quota_pool_or_node,
-    note_about_admins,
 )
 
 
@@ -79,7 +79,7 @@ def _render_card(request: Request, workload: Workload, text: str, answer: Render
         "sentence": sentence,
         "effects": effects,
         "reasons": [clause for clause in (answer.fit, answer.rule) if clause],
-        "note": note_about_admins(request.actor, workload.project, change),
+        "note": describe_responsible_admins(request.actor, workload.project, change),
         "link": link_to_quota_pool_or_node(request.actor, workload.project, change),
         "form_action": f"set:{json.dumps(edits)}" if edits else "",
     }
@@ -88,7 +88,7 @@ def _render_card(request: Request, workload: Workload, text: str, answer: Render
 
 def _find_edits(text: str, workload: Workload, change: Mapping[str, Any]) -> DocumentEdits:
     """Return the document edits that make the change, or an empty list if they cannot be made in place."""
-    changed = document_with_change(workload.spec, workload.pools, change)
+    changed = apply_change_to_document(workload.spec, workload.pools, change)
     if changed is None:
         return []
     edits = [(join_path(path), after) for path, _, after in differences(workload.spec, changed)]

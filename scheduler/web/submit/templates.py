@@ -33,7 +33,7 @@ from projects.known_names import unknown_project_problem
 from projects.models import Project, Template
 from projects.selectors import find_project, schedules, templates
 from projects.services.workloads import templates as service
-from scheduler.web.submit.document_presets import template_text, text_from_workload
+from scheduler.web.submit.document_presets import template_text, template_text_from_workload
 from scheduler.web.submit.form.draft import Draft, apply_form_action, open_draft, read_draft
 from scheduler.web.submit.form.fields import FormChoices
 from scheduler.web.submit.form.presentation import prepare_form
@@ -115,7 +115,7 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
         request,
         COLUMNS,
         rows,
-        lambda some: list(_with_permissions(request, some, usable)),
+        lambda some: list(_build_template_rows(request, some, usable)),
         file_name="templates",
         default="name",
     )
@@ -143,7 +143,7 @@ def save(request: Request) -> HttpResponse:
     if request.method == "GET":
         if not (like := request.GET.get("like", "")):
             return _open_editor(request)
-        text, name = text_from_workload(request.actor, like)
+        text, name = template_text_from_workload(request.actor, like)
         initial: dict[str, Any] = {"document": text, "name": name, "project": request.GET.get("project", "")}
         return _render_save_page(request, SaveForm(initial=initial, auto_id="keep_%s"))
     if request.POST.get("step") == "ask":
@@ -210,7 +210,7 @@ def edit(request: Request, project: str, name: str = "") -> HttpResponse:
     form_action = values.get("step", "")
     if form_action != SAVE:
         apply_form_action(draft, form_action)
-        return _render_page(request, draft, _with_document_check(template_page, draft))
+        return _render_page(request, draft, _add_document_problems(template_page, draft))
     try:
         if draft.problems:
             raise Invalid(draft.problems)
@@ -275,7 +275,7 @@ def _render_save_page(request: Request, form: SaveForm) -> HttpResponse:
     )
 
 
-def _with_permissions(request: Request, rows: list[Template], mine: set[str]) -> Iterator[Row]:
+def _build_template_rows(request: Request, rows: list[Template], mine: set[str]) -> Iterator[Row]:
     used_by = _schedules_by_template(request, rows)
     runs: dict[int, bool] = {}
     for row in rows:
@@ -301,7 +301,7 @@ def _project_choices(request: Request) -> list[tuple[str, str]]:
     return [(name, name) for name in submittable_projects(request.actor)]
 
 
-def _with_document_check(template_page: TemplatePage, draft: Draft) -> TemplatePage:
+def _add_document_problems(template_page: TemplatePage, draft: Draft) -> TemplatePage:
     try:
         if not draft.problems:
             service.check_document(template_page.project, draft.text)

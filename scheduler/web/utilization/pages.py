@@ -214,7 +214,7 @@ def _lowest_utilization(
     None if there is nothing to compare.
     """
     if bars is not None:
-        lowest = f"{bars.lowest.shown_percent}%", bars.lowest.pod, bars.equally_low
+        lowest = f"{bars.lowest.rounded_percent}%", bars.lowest.pod, bars.equally_low
         return lowest if bars.has_lowest else None
     busy = [each.busy_milli for pod in pods for each in pod.devices if each.busy_milli is not None]
     return (f"{min(busy) / 10:.0f}%", "", 0) if len(busy) > 1 else None

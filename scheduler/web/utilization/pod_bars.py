@@ -14,7 +14,7 @@ class PodBar:
     busy_percent: float
 
     @property
-    def shown_percent(self) -> int:
+    def rounded_percent(self) -> int:
         return round(self.busy_percent)
 
 
@@ -44,5 +44,5 @@ def pod_bars(pods: Sequence[PodSummary]) -> PodBars | None:
         return None
     by_use = sorted(measured, key=lambda bar: bar.busy_percent)
     lowest = by_use[0]
-    ties = sum(bar.shown_percent == lowest.shown_percent for bar in measured) - 1
+    ties = sum(bar.rounded_percent == lowest.rounded_percent for bar in measured) - 1
     return PodBars(by_use[:MAX_BARS] if len(measured) > MAX_BARS else measured, lowest, ties, len(measured))

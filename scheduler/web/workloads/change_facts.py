@@ -19,8 +19,8 @@ from scheduler.engine.smallest_change.sentences import NAMED_MAX
 from scheduler.reports.what_if.smallest_change import RenderedChange
 from scheduler.web.workloads.change_link import (
     Change,
+    EvictionLoss,
     LinkedText,
-    Loss,
     link_names,
     losses_by_workload,
     workload_urls,
@@ -33,7 +33,7 @@ class EvictedWorkload:
 
     name: str
     url: str
-    loss: Loss | None
+    loss: EvictionLoss | None
 
 
 @dataclass(frozen=True, slots=True)

@@ -57,7 +57,7 @@ def link_to_change(actor: Actor, workload: Workload, change: Change) -> ChangeLi
     """
     if ChangeKind(change["kind"]) in (*QUEUE_KINDS, *POOL_KINDS, ChangeKind.NODE_OPENED):
         return link_to_quota_pool_or_node(actor, workload.project, change)
-    document = document_with_change(workload.spec, workload.pools, change)
+    document = apply_change_to_document(workload.spec, workload.pools, change)
     if workload.array_id is not None:  # a task cannot be edited, but the array can be copied
         can_replace = may(actor, Action.SUBMIT, workload.project) and may(actor, Action.OPERATE, workload)
         if document is None or not can_replace:
@@ -132,7 +132,7 @@ def describe_change_and_effects(
     change, separator, effects = answer.sentence.partition(EFFECTS)
     if separator:
         losses = losses_by_workload(actor, project, answer.evicted, now)
-        effects = _with_losses(f"{EFFECTS.lstrip()}{effects}", losses)
+        effects = _add_losses(f"{EFFECTS.lstrip()}{effects}", losses)
     ended = _ended_workloads(answer.change)
     for name, loss in losses_by_workload(actor, project, ended, now).items():
         effects = f"{name} would lose {loss.amounts}. {effects}".rstrip()
@@ -150,7 +150,7 @@ def _ended_workloads(change: Change | None) -> list[str]:
     return [str(change["subject"])]
 
 
-class Loss(NamedTuple):
+class EvictionLoss(NamedTuple):
     """GPUs and work that an evicted workload would lose, as text.
 
     `is_own` is true if the workload belongs to the preemptor's project.
@@ -165,7 +165,7 @@ class Loss(NamedTuple):
         return f"{self.gpus} and {self.work} of work"
 
 
-def _with_losses(effects: str, losses: Mapping[str, Loss]) -> str:
+def _add_losses(effects: str, losses: Mapping[str, EvictionLoss]) -> str:
     """Add each evicted workload's loss to the sentence `effects`, and mark the workloads of the preemptor's
     own project.
     """
@@ -180,7 +180,7 @@ def _with_losses(effects: str, losses: Mapping[str, Loss]) -> str:
 
 def losses_by_workload(
     actor: Actor, project: Project, handles: Sequence[str], now: datetime
-) -> Mapping[str, Loss]:
+) -> Mapping[str, EvictionLoss]:
     """Return the GPUs and the work that up to three evicted workloads would lose, by workload."""
     result = {}
     for row in named_workloads(actor, handles[:NAMED_MAX]).filter(started_at__isnull=False):
@@ -190,11 +190,11 @@ def losses_by_workload(
             text.replace(" ", "\N{NO-BREAK SPACE}")
             for text in (format_gpus(row.gpu_milli_now), format_gpu_time(seconds))
         )
-        result[row.handle] = Loss(gpus, work, row.project_id == project.pk)
+        result[row.handle] = EvictionLoss(gpus, work, row.project_id == project.pk)
     return result
 
 
-def note_about_admins(actor: Actor, project: Project, change: Change) -> str:
+def describe_responsible_admins(actor: Actor, project: Project, change: Change) -> str:
     """Return a sentence that says which admins can make the change.
 
     Return "" if the user or the owner can make it.
@@ -209,7 +209,7 @@ def note_about_admins(actor: Actor, project: Project, change: Change) -> str:
     return f"{names or 'A platform admin'} can make this change."
 
 
-def document_with_change(spec: Document, pools: Sequence[str], change: Change) -> Document | None:
+def apply_change_to_document(spec: Document, pools: Sequence[str], change: Change) -> Document | None:
     """Apply the change to the document and return the result, or return None if the document cannot express
     the change. `pools` contains the pools that the workload may use.
     """

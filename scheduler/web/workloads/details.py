@@ -26,15 +26,15 @@ from scheduler.engine.plan import Reason
 from scheduler.models import Allocation
 from scheduler.reports.evictions.rendering import RenderedEviction, render_with_links
 from scheduler.reports.explanations.awaited_ends import AwaitedEnd, awaited_ends_clause
-from scheduler.reports.explanations.edits import edited_since_evaluation
+from scheduler.reports.explanations.edits import unevaluated_edit_time
 from scheduler.reports.explanations.workload import PENDING_PHASES, Explanation, explain
 from scheduler.reports.queues.pending_reason import (
     RESTART_DELAY,
-    delay_has_ended,
     describe_wait_after_delay,
+    has_delay_ended,
     pending_reason,
 )
-from scheduler.reports.queues.queue_ordering import group_sentences_by_queue, with_readable_values
+from scheduler.reports.queues.queue_ordering import group_sentences_by_queue, make_values_readable
 from scheduler.reports.selectors import evictions
 from scheduler.reports.visibility import viewer_for, visible_department_ids
 from scheduler.web.workloads.change_link import LinkedText, link_names, named_workloads, workload_urls
@@ -64,7 +64,7 @@ class Obstacle:
     urls: Mapping[str, str] = field(default_factory=dict)  # URLs of the workloads named in the message
 
     @property
-    def linked_message(self) -> LinkedText:
+    def message_with_links(self) -> LinkedText:
         return link_names(self.message, self.urls)
 
 
@@ -113,15 +113,15 @@ def pending_detail(actor: Actor, workload: Workload) -> PendingDetail | None:
         return None
     explanation = explain(actor, workload)
     decisive, others = split_obstacles(
-        build_obstacles(explanation.blockers, named_workload_urls(actor, explanation.blockers))
+        build_obstacles(explanation.blockers, hold_owner_urls(actor, explanation.blockers))
     )
     if decisive and decisive.reason == Reason.BACKOFF:
-        verb = "ended" if delay_has_ended(workload) else "lasts until"
+        verb = "ended" if has_delay_ended(workload) else "lasts until"
         message = re.sub("^Until ", f"The restart delay {verb} ", decisive.message)
         decisive = replace(decisive, message=message)
-    queues = _with_trace_urls(actor, workload, explanation.queue)
+    queues = _add_trace_urls(actor, workload, explanation.queue)
     wait = _describe_wait_after_delay(workload, queues[0])
-    if edited_since_evaluation(workload) is None:
+    if unevaluated_edit_time(workload) is None:
         _mark_exceeded_amounts(queues, explanation.blockers)
     return PendingDetail(
         decisive=decisive,
@@ -144,12 +144,12 @@ def _queue_order(
     by_name = {queue["name"]: queue for queue in queues if workload.phase == Phase.PENDING}
     requested = workload.gpu_milli_min / MILLI
     return [
-        (name, _states_with_workload(with_readable_values(states), by_name.get(name, {}), requested))
+        (name, _add_workload_to_states(make_values_readable(states), by_name.get(name, {}), requested))
         for name, states in group_sentences_by_queue(ordering)
     ]
 
 
-def _states_with_workload(states: Sequence[str], queue: Mapping[str, Any], requested: float) -> list[str]:
+def _add_workload_to_states(states: Sequence[str], queue: Mapping[str, Any], requested: float) -> list[str]:
     columns = {OVER_QUOTA: ("quota", "quota"), OVER_SHARE: ("fair share", "share")}
     exceeded = [columns[state] for state in states if state in columns]
     if not exceeded:
@@ -185,7 +185,7 @@ def _describe_wait_after_delay(workload: Workload, queue: dict[str, Any]) -> str
     If the reason is a fair share that is too small, mark the fair share in `queue`.
     """
     awaited = describe_wait_after_delay(workload)
-    verb = "Now waits" if delay_has_ended(workload) else "Then waits"
+    verb = "Now waits" if has_delay_ended(workload) else "Then waits"
     share, requested = (queue["share"] or {}).get("gpu"), workload.gpu_milli_min / MILLI
     held = sum((queue[key] or {}).get("gpu") or 0 for key in ("allocated", "reserved"))
     if not awaited or share is None or held + requested <= share:
@@ -212,7 +212,7 @@ def _mark_exceeded_amounts(queues: list[dict[str, Any]], blockers: Sequence[Mapp
                 break
 
 
-def _with_trace_urls(actor: Actor, workload: Workload, queues: Mapping[str, Any]) -> list[dict[str, Any]]:
+def _add_trace_urls(actor: Actor, workload: Workload, queues: Mapping[str, Any]) -> list[dict[str, Any]]:
     whole = visible_department_ids(actor)
     may_read = {"project": True, "department": whole is None or workload.project.department_id in whole}
     result = []
@@ -239,7 +239,7 @@ def link_awaited_ends(actor: Actor, ends: Sequence[AwaitedEnd]) -> list[tuple[st
     return link_names(awaited_ends_clause(ends, notes), urls)
 
 
-def named_workload_urls(actor: Actor, blockers: Sequence[Mapping[str, Any]]) -> Mapping[str, str]:
+def hold_owner_urls(actor: Actor, blockers: Sequence[Mapping[str, Any]]) -> Mapping[str, str]:
     """Return the URLs of the workloads that, according to the blockers, have resources held for them."""
     numbers = [each.get("numbers") or {} for each in blockers]
     return workload_urls(actor, {str(each["behind"]) for each in numbers if "behind" in each})

@@ -12,7 +12,7 @@ from scheduler.web.submit.form.fields import FormChoices, FormField, build_parts
 from scheduler.web.submit.form.presentation import KEYS_OF_REPLICAS
 
 
-def with_field_labels(message: str, paths: Iterable[str], document: Mapping[str, Any]) -> str:
+def replace_paths_with_labels(message: str, paths: Iterable[str], document: Mapping[str, Any]) -> str:
     """Replace the document paths in an event's message with form labels.
 
     For example, `roles[0].replicas: 7 -> 6` becomes "Replicas: 7 → 6".

@@ -11,7 +11,7 @@ from django.views.decorators.http import require_GET
 from berth.server.web.pages import Request, signed_in
 from projects.selectors import find_workload
 from scheduler.api.logs.pod_log import PodLog, find_pod_log
-from scheduler.reports.log_text import as_shown_in_terminal
+from scheduler.reports.log_text import render_as_terminal_line
 from scheduler.web.workloads.details import pod_placements
 from scheduler.web.workloads.failure import first_failed_pod
 from scheduler.web.workloads.log import line_number
@@ -53,7 +53,7 @@ def find_failure_line(log: PodLog) -> FailureLine | None:
     first, offset = line_number(log, end.offset), end.offset
     lines = list[FailureLine]()
     for index, data in enumerate(end.data.split(b"\n")):
-        if text := as_shown_in_terminal(data).strip():
+        if text := render_as_terminal_line(data).strip():
             lines.append(FailureLine(offset, None if first is None else first + index, text[:MAX_LENGTH]))
         offset += len(data) + 1
     last = lines[-ERROR_LINES:]

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from scheduler.reports.log_text import without_control_sequences
+from scheduler.reports.log_text import remove_control_sequences
 
 FILES_MAX = 200
 PREVIEW_BYTES = 64 * 1024
@@ -31,4 +31,4 @@ class Preview:
 
 def preview_text(content: bytes) -> str:
     """Return the beginning of a text file, with control sequences removed."""
-    return "\n".join(map(without_control_sequences, content[:PREVIEW_BYTES].split(b"\n")))
+    return "\n".join(map(remove_control_sequences, content[:PREVIEW_BYTES].split(b"\n")))

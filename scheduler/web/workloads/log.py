@@ -23,7 +23,7 @@ from scheduler.api.logs.search import format_cursor, parse_cursor
 from scheduler.api.logs.timestamps import line_times, times_at
 from scheduler.reports.log_errors import search_errors
 from scheduler.reports.log_search import MAX_TEXT_LENGTH, LinePosition, LogMatches, MatchingLine, search_log
-from scheduler.reports.log_text import as_shown_in_terminal
+from scheduler.reports.log_text import render_as_terminal_line
 from scheduler.web.workloads.all_pods_search import MAX_PODS, search_all_pods
 from scheduler.web.workloads.details import PodPlacement, pod_placements
 from scheduler.web.workloads.failure import first_failed_pod
@@ -211,7 +211,7 @@ def build_hits(log: PodLog, matches: LogMatches, text: str, ignore_case: bool) -
 
 
 def _build_hit(log: PodLog, line: MatchingLine, pattern: re.Pattern[str], *, is_marked: bool) -> SearchHit:
-    shown = as_shown_in_terminal(line.text, pattern if is_marked else None)
+    shown = render_as_terminal_line(line.text, pattern if is_marked else None)
     pieces = [(piece, place % 2 == 1) for place, piece in enumerate(pattern.split(shown))]
     leading, _ = pieces[0]
     if is_marked and len(leading) > MAX_LEADING_TEXT:

@@ -36,7 +36,7 @@ from scheduler.engine.smallest_change.change import ChangeKind
 from scheduler.engine.smallest_change.search import Outcome
 from scheduler.models import Eviction
 from scheduler.reports.evictions.rendering import RenderedEviction
-from scheduler.reports.explanations.edits import edited_since_evaluation
+from scheduler.reports.explanations.edits import unevaluated_edit_time
 from scheduler.reports.explanations.workload import PENDING_PHASES, expected_start
 from scheduler.reports.health import is_scheduler_running
 from scheduler.reports.log_errors import ERROR_PATTERN
@@ -47,7 +47,7 @@ from scheduler.reports.what_if.smallest_change import NOT_PENDING, RenderedChang
 from scheduler.web.utilization.pages import utilization_strip_context, workload_utilization
 from scheduler.web.workloads import details
 from scheduler.web.workloads.change_facts import build_change_facts
-from scheduler.web.workloads.change_link import link_to_change, link_workloads, note_about_admins
+from scheduler.web.workloads.change_link import describe_responsible_admins, link_to_change, link_workloads
 from scheduler.web.workloads.code import role_commands
 from scheduler.web.workloads.copy_forecast import describe_copy
 from scheduler.web.workloads.failure import (
@@ -62,7 +62,7 @@ from scheduler.web.workloads.log import pods_by_run
 from scheduler.web.workloads.metrics import load_metrics
 from scheduler.web.workloads.outputs import load_outputs
 from scheduler.web.workloads.pod_groups import pod_table
-from scheduler.web.workloads.predicted_start import find_shown_prediction, link_prediction
+from scheduler.web.workloads.predicted_start import find_accepted_prediction, link_prediction
 from scheduler.web.workloads.terminal import load_terminal
 from scheduler.web.workloads.timeline.entries import TimelineEntry, timeline
 
@@ -132,17 +132,17 @@ def smallest_change(request: Request, workload_id: uuid.UUID) -> HttpResponse:
         return HttpResponse()
     in_array = request.GET.get("page") == "array"
     if answer.outcome == Outcome.NOT_NEEDED and answer.sentence != NOT_PENDING:
-        if find_shown_prediction(request, workload):
+        if find_accepted_prediction(request, workload):
             return HttpResponse()
         response = render(request, "scheduler/workloads/next_cycle.html", {"in_array": in_array})
         if not in_array:
             response["Berth-Needs"] = "why"  # this element is gone if the workload has started meanwhile
         return response
     link = link_to_change(request.actor, workload, change) if change else None
-    note = note_about_admins(request.actor, workload.project, change) if change else ""
+    note = describe_responsible_admins(request.actor, workload.project, change) if change else ""
     note = note or (link.note if link else "")
     now = timezone.now()
-    start = None if edited_since_evaluation(workload) else expected_start(workload, now)[0]
+    start = None if unevaluated_edit_time(workload) else expected_start(workload, now)[0]
     context = {
         "workload": workload,
         "sentence": link_workloads(request.actor, answer.sentence, answer.affected),
@@ -221,15 +221,15 @@ def _pending_context(workload: Workload, tab: str) -> Context:
     has_reason = is_pending and workload.reason != UNSCHEDULABLE
     is_stated = has_card or has_reason or workload.phase == Phase.FAILED
     return {
-        "edited_at": (edited_at := edited_since_evaluation(workload)),
-        "message": "" if is_stated else _shown_message(workload),
+        "edited_at": (edited_at := unevaluated_edit_time(workload)),
+        "message": "" if is_stated else _message_to_show(workload),
         "shows_reason": has_reason and not (has_card or has_row or edited_at),
         "not_before": _active_backoff(workload, timezone.now()),
         "forecast": None if edited_at else _queue_context(workload),
     }
 
 
-def _shown_message(workload: Workload) -> str:
+def _message_to_show(workload: Workload) -> str:
     """Return the workload's message, or "" if it only says that the workload is placed or running."""
     is_running = workload.phase == Phase.RUNNING and re.match(ALL_RUNNING, workload.message)
     is_placed = workload.phase == Phase.STARTING and re.match(PLACED, workload.message)

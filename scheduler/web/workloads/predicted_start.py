@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from berth.server.web.pages import Request
 from projects.models import Phase, Workload
-from scheduler.reports.explanations.edits import edited_since_evaluation
+from scheduler.reports.explanations.edits import unevaluated_edit_time
 from scheduler.web.accepted_prediction import AcceptedPrediction, find_prediction
 from scheduler.web.workloads.change_link import LinkedText, link_names, workload_urls
 
@@ -17,7 +17,7 @@ class LinkedPrediction:
     victims: Sequence[tuple[str, str]]  # name and URL of each victim
 
 
-def find_shown_prediction(request: Request, workload: Workload) -> AcceptedPrediction | None:
+def find_accepted_prediction(request: Request, workload: Workload) -> AcceptedPrediction | None:
     """Return the prediction that the user saw when submitting or editing the workload, or None if a cycle has
     already evaluated the workload.
     """
@@ -28,12 +28,12 @@ def find_shown_prediction(request: Request, workload: Workload) -> AcceptedPredi
         return None
     is_evaluated = workload.explained_at is not None
     if prediction.is_edit:
-        is_evaluated = is_evaluated and edited_since_evaluation(workload) is None
+        is_evaluated = is_evaluated and unevaluated_edit_time(workload) is None
     return None if is_evaluated else prediction
 
 
 def link_prediction(request: Request, workload: Workload) -> LinkedPrediction | None:
-    prediction = find_shown_prediction(request, workload)
+    prediction = find_accepted_prediction(request, workload)
     if prediction is None:
         return None
     urls = workload_urls(request.actor, prediction.victims)

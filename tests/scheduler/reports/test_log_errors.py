@@ -8,7 +8,7 @@ from pools.runtimes.base import LogChunk
 from scheduler.reports import log_errors
 from scheduler.reports.log_errors import search_errors
 from scheduler.reports.log_search import LinePosition, ReadChunk
-from scheduler.reports.log_text import as_shown_in_terminal
+from scheduler.reports.log_text import render_as_terminal_line
 
 ERRORS = [
     "AssertionError",
@@ -113,9 +113,9 @@ def test_number_of_lines_scanned_for_tracebacks_is_limited(monkeypatch: pytest.M
     def count(raw_line: bytes) -> str:
         nonlocal scanned
         scanned += 1
-        return as_shown_in_terminal(raw_line)
+        return render_as_terminal_line(raw_line)
 
-    monkeypatch.setattr(log_errors, "as_shown_in_terminal", count)
+    monkeypatch.setattr(log_errors, "render_as_terminal_line", count)
     lines = [f"{number:05}: Traceback (most recent call last):" for number in range(3000)]
     result = search_errors(read("\n".join(lines).encode()), max_matches=0, context_lines=0)
     assert result.matches == 3000, "tracebacks without an end are separate errors"

@@ -21,7 +21,7 @@ from scheduler.loop.commit.reservations import drop_stale_reservations
 from scheduler.loop.dispatch import record_reports, start_pods
 from scheduler.loop.dispatch.checkpoints import record_checkpoints
 from scheduler.loop.dispatch.evictions.drains import evict_from_overdue_drains
-from scheduler.loop.dispatch.lifecycle.limits import end_overdue
+from scheduler.loop.dispatch.lifecycle.limits import end_overdue_workloads
 from scheduler.models import Eviction, Reservation
 from scheduler.registries.base import RegistryError, RegistryErrorKind
 from tests.harness.samples import sample
@@ -94,13 +94,13 @@ def test_statement_count_for_checkpoints_warnings_and_limits_does_not_grow_with_
         assert Event.objects.filter(kind="pod_warning", workload_id__in=ids(overdue)).count() == size
         rows(overdue).update(deadline=now)
         with counted(counts, "time limits"):
-            assert end_overdue(now, stage.loop.context, stage.loop.idle) == size
+            assert end_overdue_workloads(now, stage.loop.context, stage.loop.idle) == size
         assert Pod.objects.filter(stop_reason="DeadlineExceeded", workload__in=overdue).count() == size
         rows(idle).update(idle_timeout=60)
-        end_overdue(now, stage.loop.context, stage.loop.idle)
+        end_overdue_workloads(now, stage.loop.context, stage.loop.idle)
         stage.clock.advance(60)
         with counted(counts, "idle timeouts"):
-            assert end_overdue(stage.clock.now(), stage.loop.context, stage.loop.idle) == size
+            assert end_overdue_workloads(stage.clock.now(), stage.loop.context, stage.loop.idle) == size
         assert phases(workloads) == {Phase.STOPPING}
         stopping = Event.objects.filter(kind=Phase.STOPPING, workload_id__in=ids(workloads))
         assert stopping.count() == 2 * size
@@ -290,11 +290,11 @@ def test_workload_that_cannot_be_ended_does_not_block_ending_other_workloads(
     workloads, now = run_copies(stage, 3), stage.clock.now()
     rows(workloads).update(deadline=now)
     with rejecting("projects_workload", f"name <> '{BAD}' OR phase <> 'stopping'"):
-        assert end_overdue(now, stage.loop.context, stage.loop.idle) == 2
+        assert end_overdue_workloads(now, stage.loop.context, stage.loop.idle) == 2
     assert set(rows(workloads).filter(phase=Phase.RUNNING).values_list("name", flat=True)) == {BAD}
     assert logged(caplog, "could not be ended")
     assert Event.objects.filter(kind=Phase.STOPPING, workload_id__in=ids(workloads)).count() == 2
-    assert end_overdue(now, stage.loop.context, stage.loop.idle) == 1
+    assert end_overdue_workloads(now, stage.loop.context, stage.loop.idle) == 1
 
 
 def test_workload_that_cannot_be_drained_does_not_block_other_drains(

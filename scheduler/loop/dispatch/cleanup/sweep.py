@@ -50,7 +50,7 @@ def sweep(now: datetime, context: SchedulerContext) -> Iterator[str]:
 
 
 @dataclass(frozen=True, slots=True)
-class _EndedPod:
+class _LingeringPod:
     """Pod that should have ended but is still listed by its runtime. `pool` is None if the pod has no row."""
 
     pod_id: str
@@ -84,7 +84,7 @@ def _sweep_runtime(runtime: Runtime, now: datetime, context: SchedulerContext) -
             yield note
 
 
-def _ended_pods(runtime: Runtime, now: datetime) -> Iterator[_EndedPod | None]:
+def _ended_pods(runtime: Runtime, now: datetime) -> Iterator[_LingeringPod | None]:
     """Yield the runtime's pods that should have ended, and None after each query."""
     pod_ids = [pod_id for pod_id in runtime.list_pods() if _is_pod_id(pod_id)]
     for first in range(0, len(pod_ids), BATCH_SIZE):
@@ -95,19 +95,19 @@ def _ended_pods(runtime: Runtime, now: datetime) -> Iterator[_EndedPod | None]:
         for pod_id in batch:
             row = rows.get(pod_id)
             if row is None:
-                yield _EndedPod(pod_id, None, pod_id in with_outputs)
+                yield _LingeringPod(pod_id, None, pod_id in with_outputs)
             elif _has_ended_long_ago(row[1], row[2], now):
                 keeps_files = row[3] is not None and row[3] > now
-                yield _EndedPod(pod_id, row[0], pod_id in with_outputs or keeps_files)
+                yield _LingeringPod(pod_id, row[0], pod_id in with_outputs or keeps_files)
 
 
 def _forget_pods_concurrently(
-    pods: Iterable[_EndedPod | None], runtime: Runtime, failed: set[int | None], context: SchedulerContext
-) -> Iterator[_EndedPod | None]:
+    pods: Iterable[_LingeringPod | None], runtime: Runtime, failed: set[int | None], context: SchedulerContext
+) -> Iterator[_LingeringPod | None]:
     """Delete the runtime's records of the pods in the background, up to FORGETS_AHEAD at a time, and yield
     the pods in order.
     """
-    ahead: deque[_EndedPod] = deque()
+    ahead: deque[_LingeringPod] = deque()
     for pod in pods:
         if pod is None:
             yield None
@@ -128,7 +128,7 @@ def _pods_with_outputs(pod_ids: list[str], now: datetime) -> set[str]:
     return {str(pk) for pk in rows.exclude(pod__state__in=LIVE_POD_STATES).values_list("pod_id", flat=True)}
 
 
-def _sweep_pod(runtime: Runtime, pod: _EndedPod) -> str:
+def _sweep_pod(runtime: Runtime, pod: _LingeringPod) -> str:
     """Stop a pod that still runs, or delete the runtime's record of a pod whose files are no longer needed.
 
     Return a note if the pod was stopped, otherwise "".

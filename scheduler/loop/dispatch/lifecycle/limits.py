@@ -121,7 +121,7 @@ class ExceededLimits(NamedTuple):
     idle: bool
 
 
-def end_overdue(now: datetime, context: SchedulerContext, idle: IdleTracker) -> int:
+def end_overdue_workloads(now: datetime, context: SchedulerContext, idle: IdleTracker) -> int:
     """End workloads that exceed a time limit. Return the number of ended workloads."""
     due = ExceededLimits._make(prepared.fetch_one(DUE_LIMITS, [now - START_TIMEOUT, now, now, now]) or ())
     overdue = [

@@ -76,7 +76,7 @@ def record_secret_uses(
     uses: dict[tuple[object, ...], SecretUse] = {}
     values: dict[tuple[object, ...], SecretValue] = {}
     for pod in pods:
-        for secret in _received_secrets(pod, images, reader, context):
+        for secret in _secrets_for_pod(pod, images, reader, context):
             use, value = _build_use_row(pod, secret), _build_value_row(secret, now)
             key = (value.kind, value.secret, value.version)
             use.value = values.setdefault(key, value)
@@ -94,7 +94,7 @@ def record_secret_uses(
     crash_point("dispatch.secret_uses")
 
 
-def _received_secrets(
+def _secrets_for_pod(
     pod: Pod, images: RunImages, reader: SecretReader, context: SchedulerContext
 ) -> Iterator[AnySecret]:
     spec = context.specs.get(pod.workload).spec

@@ -23,7 +23,7 @@ CODE_SOURCES = (
 
 
 @dataclass(frozen=True, slots=True)
-class ShownCode:
+class CodeReference:
     """Stored files or Git repository that the document refers to.
 
     `stored` is None if the project lacks the files.
@@ -44,7 +44,7 @@ def code_context(
 
     `selected` is the code source that the user has chosen.
     """
-    code = shown_code(actor, data)
+    code = find_code_reference(actor, data)
     source = selected
     if source not in (FILES, GIT):
         source = FILES if code and code.tree else GIT if git and git.has_values else NO_CODE
@@ -60,18 +60,18 @@ def require_chosen_code(document: Mapping[str, Any], source: str) -> None:
         raise Invalid([Problem("code", NO_FILES)])
 
 
-def shown_code(actor: Actor, data: Mapping[str, Any] | None) -> ShownCode | None:
+def find_code_reference(actor: Actor, data: Mapping[str, Any] | None) -> CodeReference | None:
     """Return the code that a document refers to, or None."""
     section = (data or {}).get("code")
     if not isinstance(section, Mapping):
         return None
     tree, git = section.get("tree"), section.get("git")
     if isinstance(git, Mapping):
-        return ShownCode(git=str(git.get("url") or ""))
+        return CodeReference(git=str(git.get("url") or ""))
     if not isinstance(tree, str):
         return None
     project = projects(actor).filter(name=str((data or {}).get("project"))).first()
-    return ShownCode(
+    return CodeReference(
         tree=tree,
         commit=str(section.get("commit") or ""),
         branch=str(section.get("branch") or ""),

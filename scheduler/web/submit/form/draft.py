@@ -129,7 +129,7 @@ def apply_form_action(draft: Draft, form_action: str, *, mail: str = "") -> None
     if verb == CODE:
         value = {"tree": path}
     elif verb in ("up", "down"):
-        value = _with_moved_value(value_at(draft.data, at[:-1]), at[-1], -1 if verb == "up" else 1)
+        value = _move_value(value_at(draft.data, at[:-1]), at[-1], -1 if verb == "up" else 1)
         at = at[:-1]
         if value is None:
             return
@@ -146,7 +146,7 @@ def apply_form_action(draft: Draft, form_action: str, *, mail: str = "") -> None
     _parse_draft(draft)
 
 
-def _with_moved_value(values: Any, number: Any, by: int) -> list[Any] | None:
+def _move_value(values: Any, number: Any, by: int) -> list[Any] | None:
     """Return a copy of the list with one value moved up or down. Return None if the value cannot be moved."""
     if not isinstance(values, list) or not isinstance(number, int):
         return None

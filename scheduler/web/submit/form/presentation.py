@@ -174,7 +174,7 @@ class FormSection:
 
 
 @dataclass
-class ShownError:
+class FormError:
     """Error with its line in the document and, if a form field shows it, with the field and its label."""
 
     line: int | None
@@ -190,9 +190,9 @@ class ShownError:
 
 
 @dataclass
-class ShownForm:
+class RenderedForm:
     parts: list[FormSection]
-    faults: list[ShownError] = field(default_factory=list)
+    faults: list[FormError] = field(default_factory=list)
     is_behind: bool = False  # True if the form shows an older, valid version of the document
 
     @property
@@ -242,7 +242,7 @@ def prepare_form(
     *,
     read_only: Container[str] = (),
     stored: Mapping[str, Any] | None = None,
-) -> ShownForm:
+) -> RenderedForm:
     """Prepare the form for rendering.
 
     `read_only` contains the paths of fields that cannot be changed. Commands that the `stored` document
@@ -251,7 +251,7 @@ def prepare_form(
     faults = list(dict.fromkeys([*draft.problems, *problems]))
     places = SourceLines.from_text(draft.text if draft.data is not None else draft.agreed)
     data = draft.form_data or {}
-    parts = [_shown_part(part, draft, data, places) for part in draft.parts(offer)]
+    parts = [_render_part(part, draft, data, places) for part in draft.parts(offer)]
     fields = {field.form_field.path: field for part in parts for field in (*part.fields, *part.more)}
     for path, shown in fields.items():
         shown.is_read_only = path in read_only
@@ -260,14 +260,14 @@ def prepare_form(
         # Users of a template may still add code.
         if path in fields and not offer.for_template and (path, program) not in warned:
             fields[path].warning = MISSING_PROGRAM.format(program=program)
-    form, errors = ShownForm(parts, is_behind=draft.data is None), []
+    form, errors = RenderedForm(parts, is_behind=draft.data is None), []
     labels = {shown.form_field.path: label for label, shown in form.labelled_fields.values()}
     for problem in faults:
         owner = fields.get(find_field(problem.path, fields))
         sentence = _field_sentence(problem, owner) if owner else describe_problem(problem)
         label = labels[owner.form_field.path] if owner else ""
         line, key = _line_number(draft, places, problem), _find_valid_key(draft, problem)
-        errors.append(ShownError(line, problem.path, sentence, owner, label, key))
+        errors.append(FormError(line, problem.path, sentence, owner, label, key))
         if owner:
             owner.errors.append(sentence)
     form.faults = sorted(errors, key=lambda fault: fault.line or 0)
@@ -304,12 +304,12 @@ def _field_sentence(problem: Problem, shown: RenderedField) -> ErrorSentence:
     return sentence.with_suggestion(nearest) if nearest else sentence
 
 
-def _shown_part(part: FormPart, draft: Draft, data: Mapping[str, Any], places: SourceLines) -> FormSection:
+def _render_part(part: FormPart, draft: Draft, data: Mapping[str, Any], places: SourceLines) -> FormSection:
     return FormSection(
         title=part.title,
         id=_element_id("p", join_path(part.at) if part.at else part.title.lower()),
-        fields=_fill_rows(_shown_fields(part.fields, draft, data, places)),
-        more=_fill_rows(_shown_fields(part.more, draft, data, places)),
+        fields=_fill_rows(_render_fields(part.fields, draft, data, places)),
+        more=_fill_rows(_render_fields(part.more, draft, data, places)),
         more_title=part.more_title,
         remove="" if part.at is None else f"remove:{join_path(part.at)}",
         add=part.add and f"add:{part.add}",
@@ -317,7 +317,7 @@ def _shown_part(part: FormPart, draft: Draft, data: Mapping[str, Any], places: S
     )
 
 
-def _shown_fields(
+def _render_fields(
     fields: Iterable[FormField], draft: Draft, data: Mapping[str, Any], places: SourceLines
 ) -> Iterator[RenderedField]:
     for form_field in fields:

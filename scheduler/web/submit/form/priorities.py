@@ -17,7 +17,8 @@ def priority_choices(kind: str) -> tuple[tuple[str, str], ...]:
     default = default_priority(kind)
     named = {value: name for name, value in PRIORITIES.items()} | {default: ""}
     return tuple(
-        (named[value], f"{priority_label(value, kind)}{_preemptibility(value)}") for value in sorted(named)
+        (named[value], f"{priority_label(value, kind)}{_preemptibility_suffix(value)}")
+        for value in sorted(named)
     )
 
 
@@ -29,5 +30,5 @@ def priority_synonyms(kind: str) -> Mapping[str, str]:
     return {**by_name, **by_number, str(default): ""}
 
 
-def _preemptibility(priority: int) -> str:
+def _preemptibility_suffix(priority: int) -> str:
     return "" if is_preemptible_by_default(priority) else ", non-preemptible"

@@ -14,20 +14,20 @@ def role_locations(data: Mapping[str, Any]) -> Sequence[Location]:
 
     If the document has no roles, return the location where the first role would be.
     """
-    return [*_locations_below(data, ())] or [(_key_of_roles(data), 0)]
+    return [*_iter_role_locations(data, ())] or [(_find_roles_key(data), 0)]
 
 
-def _locations_below(node: Any, at: Location) -> Iterator[Location]:
+def _iter_role_locations(node: Any, at: Location) -> Iterator[Location]:
     if not isinstance(node, Mapping) or len(at) > DEPTH_MAX:
         return
     for number in range(list_length(node.get("roles"))):
         if isinstance(node["roles"][number], Mapping):
             yield (*at, "roles", number)
     for number in range(list_length(node.get("groups"))):
-        yield from _locations_below(node["groups"][number], (*at, "groups", number))
+        yield from _iter_role_locations(node["groups"][number], (*at, "groups", number))
 
 
-def _key_of_roles(data: Mapping[str, Any]) -> str:
+def _find_roles_key(data: Mapping[str, Any]) -> str:
     """Return the document's key for the list of roles, even if it is misspelled, such as `rolls`."""
     lists = [str(key) for key, value in data.items() if list_length(value)]
     return next((key for key in lists if key != "roles" and closest_match(key, ["roles"])), "roles")

@@ -22,7 +22,7 @@ from scheduler.reports.explanations.workload import expected_start, expected_sta
 from scheduler.reports.queues.pending_reason import pending_reason
 from scheduler.reports.visibility import viewer_for
 from scheduler.web.workloads.details import link_awaited_ends
-from scheduler.web.workloads.edit_labels import with_field_labels
+from scheduler.web.workloads.edit_labels import replace_paths_with_labels
 from scheduler.web.workloads.timeline.bar import PeriodBar, build_bar
 from scheduler.web.workloads.timeline.periods import (
     STATES,
@@ -150,11 +150,11 @@ def timeline(
     ]
     entries.sort(key=lambda entry: entry.at)
     history, now = pending_history(workload), timezone.now()
-    complete = [_with_reasons(entry, history, now) for entry in _with_durations(entries)]
+    complete = [_add_reasons(entry, history, now) for entry in _add_durations(entries)]
     if shows_still_pending:
-        complete = _with_current_reason(complete, workload, history, now)
+        complete = _add_current_reason(complete, workload, history, now)
     if not shows_still_pending:
-        return Timeline(tuple(reversed(_without_repetitions(complete))), len(rows) > MAX_EVENTS)
+        return Timeline(tuple(reversed(_remove_repeated_messages(complete))), len(rows) > MAX_EVENTS)
     complete += _checkpoint_entries(workload)
     complete.sort(key=lambda entry: entry.at)
     complete += _expected_entries(actor, workload, now)
@@ -164,9 +164,9 @@ def timeline(
     evicted = [entry for entry in complete if entry.state == EVICTION]
     lost_work = find_lost_work(periods, [(entry.at, _seconds_lost(entry)) for entry in evicted])
     lost_work += find_work_lost_in_failure(periods, workload)
-    complete = _with_periods(complete, [*periods, *expected])
+    complete = _assign_periods(complete, [*periods, *expected])
     return Timeline(
-        tuple(reversed(_without_repetitions(complete))),
+        tuple(reversed(_remove_repeated_messages(complete))),
         len(rows) > MAX_EVENTS,
         build_bar(
             periods,
@@ -184,7 +184,7 @@ def timeline(
     )
 
 
-def _with_current_reason(
+def _add_current_reason(
     entries: Sequence[TimelineEntry], workload: Workload, history: Sequence[PendingReason], now: datetime
 ) -> list[TimelineEntry]:
     """Add the current reason to the entry that begins the current period.
@@ -218,7 +218,7 @@ def _seconds_lost(entry: TimelineEntry) -> float:
     return max((MILLI * row.lost_gpu_seconds / row.gpu_milli for row in rows), default=0.0)
 
 
-def _with_periods(entries: Iterable[TimelineEntry], periods: Sequence[Period]) -> list[TimelineEntry]:
+def _assign_periods(entries: Iterable[TimelineEntry], periods: Sequence[Period]) -> list[TimelineEntry]:
     """Set each entry's period number.
 
     A past entry belongs to the period that begins at its time. A future entry belongs to the expected period
@@ -269,7 +269,7 @@ def _build_entry(row: Event, workload: Workload, evictions: tuple[RenderedEvicti
     tone = "warn" if eviction else TONES.get(row.kind, "")
     message = f"{row.message.removesuffix('.')}." if eviction and row.message else row.message
     if row.kind == "edited":
-        message = with_field_labels(message, row.data.get("paths", ()), workload.spec)
+        message = replace_paths_with_labels(message, row.data.get("paths", ()), workload.spec)
     state = EVICTION if eviction or evictions else STATES.get(row.kind, "")
     described = _sole_eviction_with_preemptor(evictions)
     return TimelineEntry(
@@ -311,7 +311,7 @@ def _eviction_entry(eviction: RenderedEviction) -> TimelineEntry:
     )
 
 
-def _with_durations(entries: Iterable[TimelineEntry]) -> list[TimelineEntry]:
+def _add_durations(entries: Iterable[TimelineEntry]) -> list[TimelineEntry]:
     complete: list[TimelineEntry] = []
     since: TimelineEntry | None = None
     for entry in entries:
@@ -329,14 +329,14 @@ def _with_durations(entries: Iterable[TimelineEntry]) -> list[TimelineEntry]:
     return complete
 
 
-def _without_repetitions(entries: Sequence[TimelineEntry]) -> list[TimelineEntry]:
+def _remove_repeated_messages(entries: Sequence[TimelineEntry]) -> list[TimelineEntry]:
     return [
         replace(entry, message="") if following and entry.message == following.message else entry
         for entry, following in zip_longest(entries, entries[1:])
     ]
 
 
-def _with_reasons(entry: TimelineEntry, history: Sequence[PendingReason], now: datetime) -> TimelineEntry:
+def _add_reasons(entry: TimelineEntry, history: Sequence[PendingReason], now: datetime) -> TimelineEntry:
     if entry.lasted_verb != "pending for" or entry.lasted is None:
         return entry
     parts = reasons_in_period(history, entry.at - entry.lasted, entry.at)

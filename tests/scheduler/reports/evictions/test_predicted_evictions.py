@@ -46,7 +46,7 @@ def test_evictions_of_cpu_only_workloads_state_no_gpu_amounts() -> None:
     on_cpus = document("vision/a", "preempt", 0, 0)
     table = build_prediction_table([on_cpus])
     assert table.summary == "Evicts vision/a"
-    answer = {"eviction_table": table, "linked_evictions": [(table.rows[0], "/workloads/1")]}
+    answer = {"eviction_table": table, "evictions_with_links": [(table.rows[0], "/workloads/1")]}
     text = render_to_string("scheduler/submit/predicted_evictions.html", {"answer": answer})
     assert '<a href="/workloads/1">vision/a</a> would be <strong>preempted</strong></p>' in text
 
@@ -55,7 +55,7 @@ def test_preposition_before_the_preemptor_matches_the_action() -> None:
     rows = [document("vision/a", "preempt", 1, 0), document("speech/c", "consolidate", 2, 0)]
     rows[1]["preemptor"] = "ads/daily"
     table = build_prediction_table(rows)
-    answer = {"eviction_table": table, "linked_evictions": [(row, "") for row in table.rows]}
+    answer = {"eviction_table": table, "evictions_with_links": [(row, "") for row in table.rows]}
     text = render_to_string("scheduler/submit/predicted_evictions.html", {"answer": answer})
     assert "<strong>preempted</strong> <span>by ads/nightly</span>" in text
     assert "<strong>moved</strong> <span>for ads/daily</span>" in text

@@ -107,7 +107,7 @@ def test_smallest_change_states_what_evicted_workloads_would_lose(
     workload.save()
     card = sign_in("alice").get(f"/workloads/{workload.pk}/smallest-change").content.decode()
     assert re.search('<dd>now, <span class="soft">instead of about <time', card)
-    monkeypatch.setattr(pages, "edited_since_evaluation", lambda _: make.ago())
+    monkeypatch.setattr(pages, "unevaluated_edit_time", lambda _: make.ago())
     card = sign_in("alice").get(f"/workloads/{workload.pk}/smallest-change").content.decode()
     assert "<dd>now</dd>" in card, "the expected start is from before the edit"
 

@@ -20,7 +20,7 @@ from pools.runtimes.base import PodSpec
 from projects.connections.sockets import SIGNED_OUT
 from projects.models import Membership, Pod
 from scheduler.api.logs.live import NOT_FOUND
-from scheduler.reports.log_text import as_shown_in_terminal, without_control_sequences
+from scheduler.reports.log_text import remove_control_sequences, render_as_terminal_line
 from tests import factories as make
 from tests.cast import Cast, make_cast
 from tests.fakes.clock import FixedClock
@@ -163,16 +163,14 @@ def test_pod_details_show_limits_with_source_and_peak(
 
 
 def test_terminal_escapes_are_stripped() -> None:
-    assert (
-        without_control_sequences(UNSAFE_TEXT.rstrip()) == "<script>alert('x')</script> red \ufffd\ufffdend"
-    )
-    assert without_control_sequences("Grüße\t你好\r".encode()) == "Grüße\t你好"
-    assert without_control_sequences(b"\xff\x00\x1b") == "\ufffd\ufffd"
+    assert remove_control_sequences(UNSAFE_TEXT.rstrip()) == "<script>alert('x')</script> red \ufffd\ufffdend"
+    assert remove_control_sequences("Grüße\t你好\r".encode()) == "Grüße\t你好"
+    assert remove_control_sequences(b"\xff\x00\x1b") == "\ufffd\ufffd"
 
 
 def test_match_in_a_replaced_progress_line_is_shown() -> None:
-    assert as_shown_in_terminal(b"1%\r\x1b[32m2%\x1b[0m\r3%\r") == "3%"
-    assert as_shown_in_terminal(b"1%\r2%\r3%", re.compile("2%")) == "2%"
+    assert render_as_terminal_line(b"1%\r\x1b[32m2%\x1b[0m\r3%\r") == "3%"
+    assert render_as_terminal_line(b"1%\r2%\r3%", re.compile("2%")) == "2%"
 
 
 # --- streaming
