@@ -23,6 +23,8 @@ def test_phone_bar_keeps_its_height_while_the_prediction_changes(opened: Open) -
         button = shows_error.bounding_box()
         card = page.locator("#fields section").first.bounding_box()
         assert button and card and button["x"] + button["width"] == card["x"] + card["width"]
+        errors = page.locator("#faults-title").bounding_box()
+        assert errors and errors["y"] > card["y"], "the form does not move while errors come and go"
         shows_error.click()
         expect(page.get_by_label("Replicas", exact=True)).to_be_focused()
         assert faults == []
