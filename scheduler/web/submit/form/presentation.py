@@ -72,7 +72,7 @@ class RenderedField:
     def hint(self) -> str:
         if self.is_text_only:
             return TEXT_ONLY_HINT
-        if self.is_read_only or self.errors:
+        if self.is_read_only or self.errors or self.stored:
             return ""
         return "One argument per line" if self.words else self.form_field.hint
 

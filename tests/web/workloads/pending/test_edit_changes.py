@@ -137,6 +137,7 @@ def test_save_button_for_an_unschedulable_edit_reads_save_anyway(dave: Client, t
     assert 'Change <a href="#f-roles-0-gpu">GPUs per pod</a>.' in never
     assert 'id="f-roles-0-gpu-warning">No matching node has more than 4 GPUs.</span>' in never
     assert 'id="f-roles-0-gpu-stored">Previous value: 1</span>' in never
+    assert 'id="f-roles-0-gpu-hint"' not in never, "the previous value stands in place of the hint"
     assert "save-label" not in edited(dave, train, "priority: 50", "priority: 60", page="/prediction")
     assert '<span id="save-label" hx-swap-oob="true">Save changes</span>' in edited(
         dave, train, "priority: 50", "priority: 60"
