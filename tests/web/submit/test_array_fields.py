@@ -55,8 +55,11 @@ def test_edit_of_one_variable_keeps_the_others_and_their_comments() -> None:
 
 def test_invalid_line_stays_in_its_field() -> None:
     draft = post(open_draft(HEAD), **{"array.matrix": "LR 0.1"})
-    assert draft.text == HEAD
-    assert (draft.typed["array.matrix"], draft.problems[0].path) == ("LR 0.1", "array.matrix")
+    assert (draft.text, draft.typed["array.matrix"]) == (HEAD, "LR 0.1")
+    [fault] = prepare_form(draft, FORM_CHOICES).faults
+    assert (fault.label, fault.sentence.text) == (
+        "Array, Parameter matrix", "Enter a variable with its values, such as LR=0.1, 0.01.",
+    )  # fmt: skip
 
 
 def test_array_is_removed_with_its_button() -> None:

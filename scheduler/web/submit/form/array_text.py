@@ -13,7 +13,7 @@ from berth.documents.values import Location, value_at
 from scheduler.web.submit.form.field_kinds import DECIMAL, INTEGER, FieldKind, InvalidFieldText
 
 TASKS_ALLOWED = "a number such as 30, or indexes and ranges such as 0-29 or 1, 5, 10-90:10"
-MATRIX_ALLOWED = "NAME=VALUE, VALUE with one variable per line"
+MATRIX_LINE = "a variable with its values, such as LR=0.1, 0.01"
 ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=(.*)", re.ASCII | re.DOTALL)
 BOOLEANS = {"true": True, "false": False}
 
@@ -73,7 +73,7 @@ def _parse_matrix(text: str, _: Any) -> Any:
     for line in filter(None, map(str.strip, text.split("\n"))):
         name, sign, values = line.partition("=")
         if not sign or not name.strip():
-            raise InvalidFieldText("must be NAME=VALUE, VALUE", line[:80], MATRIX_ALLOWED)
+            raise InvalidFieldText("is not a valid variable", line[:80], MATRIX_LINE)
         if name.strip() in matrix:
             raise InvalidFieldText("is set twice", name.strip()[:80], "unique names")
         matrix[name.strip()] = [_parse_parameter(value) for value in _split_values(values)]
