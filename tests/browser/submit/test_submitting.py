@@ -329,16 +329,16 @@ def test_verdict_stays_visible_when_the_document_is_expanded_with_the_keyboard(
 
 
 @pytest.mark.heavy
-@pytest.mark.parametrize("height", [600, 900])
+@pytest.mark.parametrize(("width", "height"), [(1440, 600), (1024, 900)])
 def test_verdict_of_an_edit_stays_visible_at_the_end_of_the_page(
-    opened: Open, scene: Scene, height: int
+    opened: Open, scene: Scene, width: int, height: int
 ) -> None:
-    with opened("ada", viewport={"width": 1440, "height": height}) as (page, faults):
+    with opened("ada", viewport={"width": width, "height": height}) as (page, faults):
         page.goto(f"/workloads/{scene.workloads['policy-sweep'].pk}/edit")
         expect(page.locator("#smallest-change")).to_be_visible()
         page.evaluate("scrollTo(0, document.body.scrollHeight)")
         head = page.locator("#submit-form > .page-head").bounding_box()
-        verdict = page.locator("#prediction-title").bounding_box()
+        verdict = page.locator("section.verdict").bounding_box()
         assert head and verdict and verdict["y"] >= head["y"] + head["height"]
         page.locator(".submit > .stack").last.evaluate("column => column.scrollTo(0, column.scrollHeight)")
         card = page.locator("section:has(#doc-title)").bounding_box()

@@ -266,6 +266,8 @@
   // A column that is taller than the window sticks to the bottom of the window, so that its end can be scrolled to.
   const column = document.querySelector(".submit > .stack:not(#fields)");
   new ResizeObserver(() => column.style.setProperty("--column-height", `${column.offsetHeight}px`)).observe(column);
+  const head = form.querySelector(".page-head"); // has a further line if its text wraps
+  new ResizeObserver(() => column.style.setProperty("--head", `${head.offsetHeight + 4}px`)).observe(head);
   // Ask before input is lost, unless a response redirects, such as the one to a submission, or the user discards changes.
   let isLeaving = false;
   const hasInput = () => isCodeChosen || edits !== answered || text().value !== text().defaultValue;
