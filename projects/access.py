@@ -219,7 +219,7 @@ def _is_allowed(actor: Actor, action: Action, obj: Any) -> bool:
 def _is_allowed_on_project(actor: Actor, action: Action, project: Project) -> bool:
     if _administers_department(actor, project.department_id):
         return True
-    roles = _roles_in(actor, project)
+    roles = _project_roles(actor, project)
     if action is Action.SUBMIT:
         return any(role in roles for role in SUBMITTER_ROLES)
     allowed = (Action.GRANT, Action.OPERATE, Action.SET_SECRETS)
@@ -230,10 +230,10 @@ def _may_operate(actor: Actor, workload: Workload | WorkloadArray) -> bool:
     if _is_allowed_on_project(actor, Action.OPERATE, workload.project):
         return True
     is_owner = actor.user is not None and workload.submitted_by_id == actor.user.pk
-    return is_owner and Role.MEMBER in _roles_in(actor, workload.project)
+    return is_owner and Role.MEMBER in _project_roles(actor, workload.project)
 
 
-def _roles_in(actor: Actor, project: Project) -> set[str]:
+def _project_roles(actor: Actor, project: Project) -> set[str]:
     return {role.name for role in actor.roles if role.project_id == project.pk}
 
 

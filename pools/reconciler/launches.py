@@ -20,7 +20,13 @@ from pools.providers.base import (
 )
 from pools.reconciler import terminations
 from pools.reconciler.capacity import capacity_columns
-from pools.reconciler.rows import PassContext, load_living_nodes, lock_pool, record_error, retry_is_delayed
+from pools.reconciler.rows import (
+    ReconcileContext,
+    load_living_nodes,
+    lock_pool,
+    record_error,
+    retry_is_delayed,
+)
 from pools.services.failed_boots import reset_failed_boots
 
 # After these errors or a crash, the call may have succeeded, so it is repeated with the same token.
@@ -28,7 +34,7 @@ UNCERTAIN = (ProviderErrorKind.TIMEOUT, ProviderErrorKind.BROKEN)
 RECENT_BOOTS = 10
 
 
-def execute_launch_request(pool: NodePool, context: PassContext) -> bool:
+def execute_launch_request(pool: NodePool, context: ReconcileContext) -> bool:
     """Execute the stored launch request, which may be from an earlier pass. Return whether rows changed."""
     pool_id = pool.pk
     if not pool.provisioning or pool.paused or retry_is_delayed(pool, context.now):
@@ -43,7 +49,7 @@ def execute_launch_request(pool: NodePool, context: PassContext) -> bool:
     return _record_result(pool_id, order, result, context)
 
 
-def _build_launch_request(pool: NodePool, context: PassContext) -> LaunchRequest:
+def _build_launch_request(pool: NodePool, context: ReconcileContext) -> LaunchRequest:
     shape = Shape(pool.cpu_milli, pool.memory_mib, pool.gpus_per_node, pool.gpu_model, pool.gpu_memory_mib)
     in_flight = pool.provisioning
     assert in_flight is not None
@@ -62,7 +68,7 @@ def _is_still_needed(pool: NodePool) -> bool:
     return pool.nodes_desired > nodes.count()
 
 
-def _discard_launch_request(pool_id: int, context: PassContext) -> bool:
+def _discard_launch_request(pool_id: int, context: ReconcileContext) -> bool:
     """Discard the pool's launch request, whose instances are then terminated as orphans.
 
     Return False if there is no launch request.
@@ -78,7 +84,9 @@ def _discard_launch_request(pool_id: int, context: PassContext) -> bool:
     return True
 
 
-def _record_failure(pool_id: int, order: LaunchRequest, error: ProviderError, context: PassContext) -> bool:
+def _record_failure(
+    pool_id: int, order: LaunchRequest, error: ProviderError, context: ReconcileContext
+) -> bool:
     with context.fence():
         pool = lock_pool(pool_id)
         if not _is_current_request(pool, order):
@@ -92,7 +100,9 @@ def _record_failure(pool_id: int, order: LaunchRequest, error: ProviderError, co
     return True
 
 
-def _record_result(pool_id: int, order: LaunchRequest, result: ProvisionResult, context: PassContext) -> bool:
+def _record_result(
+    pool_id: int, order: LaunchRequest, result: ProvisionResult, context: ReconcileContext
+) -> bool:
     """Create nodes for the usable instances, and terminate all other instances.
 
     Return False if the launch request is no longer current.
@@ -137,7 +147,7 @@ def _is_current_request(pool: NodePool, order: LaunchRequest) -> bool:
     return pool.provisioning is not None and pool.provisioning["token"] == order.client_token
 
 
-def _is_new_request(pool: NodePool, context: PassContext) -> bool:
+def _is_new_request(pool: NodePool, context: ReconcileContext) -> bool:
     """Return whether this pass created the request. If so, no earlier launch can have succeeded."""
     return pool.provisioning is not None and pool.provisioning["pass"] == context.name
 
@@ -162,7 +172,11 @@ def _split_instances(
 
 
 def _create_node(
-    pool: NodePool, instance: Instance, order: LaunchRequest, expected: datetime | None, context: PassContext
+    pool: NodePool,
+    instance: Instance,
+    order: LaunchRequest,
+    expected: datetime | None,
+    context: ReconcileContext,
 ) -> Node:
     prepared = instance.prepared or not order.environment
     ready = instance.state == InstanceState.READY and prepared and not context.provider.has_joining_machines
@@ -192,7 +206,7 @@ def _create_node(
     return node
 
 
-def _expected_ready_at(pool: NodePool, context: PassContext) -> datetime | None:
+def _expected_ready_at(pool: NodePool, context: ReconcileContext) -> datetime | None:
     """Estimate from recent boots when new nodes will be ready, or return None."""
     booted = Node.objects.filter(pool=pool, state__in=HOSTING).order_by("-pk")[:RECENT_BOOTS]
     times = [node.ready_at - node.created_at for node in booted if node.ready_at is not None]

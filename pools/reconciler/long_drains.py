@@ -7,12 +7,12 @@ from pools import history
 from pools.models import Node, NodePool, ScalingEvent
 from pools.models.node import NodeState
 from pools.models.scaling import ScalingKind
-from pools.reconciler.rows import PassContext
+from pools.reconciler.rows import ReconcileContext
 
 MARGIN = timedelta(minutes=10)
 
 
-def record_overdue_drains(pool: NodePool, nodes: Iterable[Node], context: PassContext) -> bool:
+def record_overdue_drains(pool: NodePool, nodes: Iterable[Node], context: ReconcileContext) -> bool:
     """Record each overdue drain once, and return whether there was one.
 
     Drains wait indefinitely for non-preemptible pods.

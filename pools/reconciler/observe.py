@@ -11,7 +11,7 @@ from pools.models.scaling import ScalingKind
 from pools.providers.base import Instance, InstanceState, Interruption, ProviderError
 from pools.reconciler import long_drains, orphans, terminations
 from pools.reconciler.capacity import store_capacity
-from pools.reconciler.rows import PassContext, clear_error, load_pool_nodes, lock_pool, record_error
+from pools.reconciler.rows import ReconcileContext, clear_error, load_pool_nodes, lock_pool, record_error
 from pools.services.failed_boots import launches_are_delayed, record_failed_boot, reset_failed_boots
 from pools.services.nodes import interrupt_node
 
@@ -19,7 +19,7 @@ EXISTING = (InstanceState.QUEUED, InstanceState.BOOTING, InstanceState.READY)
 BOOTING_INTERVAL = timedelta(seconds=3)
 
 
-def sync_nodes(pool: NodePool, context: PassContext) -> bool:
+def sync_nodes(pool: NodePool, context: ReconcileContext) -> bool:
     """Update the nodes from the provider's list of instances, and terminate orphans.
 
     Return whether anything changed.
@@ -47,7 +47,7 @@ def sync_nodes(pool: NodePool, context: PassContext) -> bool:
     return any(changes) or has_written or bool(ending)
 
 
-def is_listing_due(pool: NodePool, nodes: Iterable[Node], context: PassContext) -> bool:
+def is_listing_due(pool: NodePool, nodes: Iterable[Node], context: ReconcileContext) -> bool:
     """Return whether instances must be listed again: once per pool tick, or more often while nodes boot.
 
     They must also be listed immediately after the provider has noticed a change.
@@ -64,12 +64,12 @@ def is_listing_due(pool: NodePool, nodes: Iterable[Node], context: PassContext) 
     return booting and context.now >= pool.ticked_at + min(interval, BOOTING_INTERVAL)
 
 
-def _record_tick(pool: NodePool, context: PassContext) -> None:
+def _record_tick(pool: NodePool, context: ReconcileContext) -> None:
     pool.ticked_at = context.now
     pool.save(update_fields=["ticked_at"])
 
 
-def _clear_error_when_done(pool: NodePool, nodes: list[Node], context: PassContext) -> bool:
+def _clear_error_when_done(pool: NodePool, nodes: list[Node], context: ReconcileContext) -> bool:
     """Clear the pool's error unless a launch is in progress or due. Return whether an error was cleared."""
     living = sum(node.state in (*USABLE, *PENDING) for node in nodes)
     if pool.provisioning or (pool.nodes_desired > living and not launches_are_delayed(pool, context.now)):
@@ -77,7 +77,7 @@ def _clear_error_when_done(pool: NodePool, nodes: list[Node], context: PassConte
     return clear_error(pool)
 
 
-def _sync_node(node: Node, instance: Instance | None, pool: NodePool, context: PassContext) -> bool:
+def _sync_node(node: Node, instance: Instance | None, pool: NodePool, context: ReconcileContext) -> bool:
     if instance is None or instance.state not in EXISTING:
         if node.state == NodeState.REQUESTED and instance is None and not _is_overdue(node, pool, context):
             return False  # the instance was only just requested, so the listing may be out of date
@@ -106,7 +106,7 @@ def _sync_node(node: Node, instance: Instance | None, pool: NodePool, context: P
     )
 
 
-def _interrupt_node(node: Node, interruption: Interruption, context: PassContext) -> bool:
+def _interrupt_node(node: Node, interruption: Interruption, context: ReconcileContext) -> bool:
     is_booting = node.state in PENDING
     is_interrupted = interrupt_node(node, interruption, at=context.now)
     if is_interrupted and is_booting and interruption.is_boot_failure:
@@ -114,7 +114,7 @@ def _interrupt_node(node: Node, interruption: Interruption, context: PassContext
     return is_interrupted
 
 
-def _is_ready(node: Node, instance: Instance, context: PassContext) -> bool:
+def _is_ready(node: Node, instance: Instance, context: ReconcileContext) -> bool:
     """Return whether the machine is running, has joined if required, and has installed its environment."""
     joined = node.joined_at or not context.provider.has_joining_machines
     prepared = node.environment_id is None or node.prepared_at or instance.prepared
@@ -130,7 +130,7 @@ def _store_phases(node: Node, instance: Instance | None) -> bool:
     return True
 
 
-def _store_address(node: Node, instance: Instance, context: PassContext) -> bool:
+def _store_address(node: Node, instance: Instance, context: ReconcileContext) -> bool:
     """Store a booting node's address for runtime checks.
 
     Return whether it was stored. Nodes of joining machines are skipped, because these machines report their
@@ -152,7 +152,7 @@ def _store_reason(node: Node, instance: Instance) -> bool:
     return True
 
 
-def _store_queued_state(node: Node, instance: Instance, context: PassContext) -> bool:
+def _store_queued_state(node: Node, instance: Instance, context: ReconcileContext) -> bool:
     """Store whether the request is in the provider's queue, and return whether this changed.
 
     The node's age counts from when the request leaves the queue.
@@ -167,7 +167,7 @@ def _store_queued_state(node: Node, instance: Instance, context: PassContext) ->
     return True
 
 
-def _mark_ready(node: Node, instance: Instance, context: PassContext) -> bool:
+def _mark_ready(node: Node, instance: Instance, context: ReconcileContext) -> bool:
     joined = compare_and_set(
         node, "state", expected=PENDING, to=NodeState.READY, since=context.now, ready_at=context.now,
         address=node.address or instance.address, devices=node.devices or list(instance.devices),
@@ -181,7 +181,7 @@ def _mark_ready(node: Node, instance: Instance, context: PassContext) -> bool:
     return joined
 
 
-def _mark_lost(node: Node, reason: str, context: PassContext, *, is_evicted: bool = False) -> bool:
+def _mark_lost(node: Node, reason: str, context: ReconcileContext, *, is_evicted: bool = False) -> bool:
     booting = node.state in PENDING
     is_lost = compare_and_set(
         node, "state", expected=(*PENDING, *HOSTING), to=NodeState.LOST, since=context.now,
@@ -194,5 +194,5 @@ def _mark_lost(node: Node, reason: str, context: PassContext, *, is_evicted: boo
     return is_lost
 
 
-def _is_overdue(node: Node, pool: NodePool, context: PassContext) -> bool:
+def _is_overdue(node: Node, pool: NodePool, context: ReconcileContext) -> bool:
     return context.now >= node.created_at + timedelta(seconds=pool.boot_timeout)

@@ -11,7 +11,7 @@ from pools import history
 from pools.models import Node, NodePool, ScalingEvent
 from pools.models.scaling import ScalingKind
 from pools.providers.base import Instance, InstanceState
-from pools.reconciler.rows import PassContext
+from pools.reconciler.rows import ReconcileContext
 
 BILLABLE_STATES = (
     InstanceState.QUEUED, InstanceState.BOOTING, InstanceState.READY, InstanceState.STOPPED,
@@ -20,7 +20,7 @@ GRACE = timedelta(seconds=60)
 
 
 def select_orphans_to_terminate(
-    pool: NodePool, nodes: Iterable[Node], listed: Iterable[Instance], context: PassContext
+    pool: NodePool, nodes: Iterable[Node], listed: Iterable[Instance], context: ReconcileContext
 ) -> tuple[list[str], bool]:
     """Record orphaned instances. Return the IDs of those to terminate, and whether an event was written."""
     instance_ids = _orphan_ids(pool, nodes, listed)
@@ -53,7 +53,7 @@ def _orphan_ids(pool: NodePool, nodes: Iterable[Node], listed: Iterable[Instance
     ]
 
 
-def _advance_grace_period(pool: NodePool, instance_id: str, context: PassContext) -> tuple[bool, bool]:
+def _advance_grace_period(pool: NodePool, instance_id: str, context: ReconcileContext) -> tuple[bool, bool]:
     """Record the start or end of an instance's grace period, unless the pool is paused.
 
     Return whether the grace period is over, and whether an event was written.

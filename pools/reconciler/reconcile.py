@@ -13,7 +13,7 @@ from django.db import transaction
 from pools.engine.victims import LostWork
 from pools.providers.base import Provider
 from pools.reconciler import launches, observe, steps, terminations
-from pools.reconciler.rows import Fence, PassContext, load_living_nodes, load_pool
+from pools.reconciler.rows import Fence, ReconcileContext, load_living_nodes, load_pool
 
 STEPS_MAX = 8
 
@@ -33,7 +33,7 @@ def reconcile(
     with the least work to lose are drained first. `changed_at` is when the provider last noticed that
     instances changed.
     """
-    context = PassContext(provider, now, fence, uuid.uuid4().hex, changed_at)
+    context = ReconcileContext(provider, now, fence, uuid.uuid4().hex, changed_at)
     pool, nodes = load_pool(pool_id), load_living_nodes(pool_id)
     has_changed = False
     if observe.is_listing_due(pool, nodes, context):

@@ -23,7 +23,7 @@ LIVING_NODES = compiled_once(
 
 
 @dataclass(frozen=True, slots=True)
-class PassContext:
+class ReconcileContext:
     """Context of one reconciliation pass.
 
     `fence()` opens a transaction, or raises an error if this process is no longer the leader. `name`

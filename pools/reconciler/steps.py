@@ -11,14 +11,14 @@ from pools.engine.victims import LostWork
 from pools.models import Node, NodePool
 from pools.models.node import PENDING, USABLE, NodeState
 from pools.models.scaling import ScalingKind
-from pools.reconciler.rows import PassContext, build_fleet, load_living_nodes, lock_pool
+from pools.reconciler.rows import ReconcileContext, build_fleet, load_living_nodes, lock_pool
 from pools.services.nodes import DRAIN_RESET
 from pools.services.pressure import autoscale, would_change_node_count
 from pools.services.readiness import has_readiness_changed, record_readiness
 
 
 def take_step(
-    pool: NodePool, nodes: Sequence[Node], context: PassContext, work_to_lose: Mapping[int, LostWork]
+    pool: NodePool, nodes: Sequence[Node], context: ReconcileContext, work_to_lose: Mapping[int, LostWork]
 ) -> bool:
     """Take the pool's next step if one is due. Return whether rows changed.
 
@@ -38,7 +38,7 @@ def take_step(
 
 
 def _next_commands(
-    pool: NodePool, nodes: Iterable[Node], context: PassContext, work_to_lose: Mapping[int, LostWork]
+    pool: NodePool, nodes: Iterable[Node], context: ReconcileContext, work_to_lose: Mapping[int, LostWork]
 ) -> tuple[decisions.Command, ...]:
     nodes = tuple(nodes)
     fleet = build_fleet(pool, nodes, context.now)
@@ -53,7 +53,7 @@ def _apply_command(
     command: decisions.Command,
     pool: NodePool,
     nodes: Mapping[int, Node],
-    context: PassContext,
+    context: ReconcileContext,
 ) -> None:
     match command:
         case decisions.Launch(count, start_ordinal):
@@ -75,7 +75,7 @@ def _apply_command(
                 _undo_drain(nodes[ordinal], pool, context)
 
 
-def _drain_nodes(nodes: Sequence[Node], pool: NodePool, context: PassContext) -> None:
+def _drain_nodes(nodes: Sequence[Node], pool: NodePool, context: ReconcileContext) -> None:
     reason = f"scaled down to {pool.nodes_desired} nodes"
     draining = {
         "drain_started_at": context.now,
@@ -90,7 +90,7 @@ def _drain_nodes(nodes: Sequence[Node], pool: NodePool, context: PassContext) ->
     history.write_many(pool, ScalingKind.DRAIN, reasons, at=context.now, after=pool.nodes_desired)
 
 
-def _drain_queued_nodes(nodes: Sequence[Node], pool: NodePool, context: PassContext) -> None:
+def _drain_queued_nodes(nodes: Sequence[Node], pool: NodePool, context: ReconcileContext) -> None:
     """Mark nodes in the provider's queue as drained, so that the next pass terminates them."""
     reason = f"scaled down to {pool.nodes_desired} nodes while in the provider's queue"
     ended = {"drain_started_at": context.now, "drain_reason": reason, "emptied_at": context.now}
@@ -101,7 +101,7 @@ def _drain_queued_nodes(nodes: Sequence[Node], pool: NodePool, context: PassCont
     history.write_many(pool, ScalingKind.DRAIN, reasons, at=context.now, after=pool.nodes_desired)
 
 
-def _undo_drain(node: Node, pool: NodePool, context: PassContext) -> None:
+def _undo_drain(node: Node, pool: NodePool, context: ReconcileContext) -> None:
     reason = f"scaled up to {pool.nodes_desired} nodes"
     draining = (NodeState.DRAINING,)
     if compare_and_set(

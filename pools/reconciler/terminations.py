@@ -9,12 +9,12 @@ from pools.models import Node, NodePool
 from pools.models.node import NodeState
 from pools.models.scaling import ScalingKind
 from pools.providers.base import ProviderError
-from pools.reconciler.rows import PassContext, lock_pool, record_error
+from pools.reconciler.rows import ReconcileContext, lock_pool, record_error
 
 FINISHED = Q(state=NodeState.LOST) | Q(state=NodeState.DRAINING, emptied_at__isnull=False)
 
 
-def terminate_finished_nodes(pool: NodePool, nodes: Iterable[Node], context: PassContext) -> bool:
+def terminate_finished_nodes(pool: NodePool, nodes: Iterable[Node], context: ReconcileContext) -> bool:
     """Mark lost and drained nodes as ended, then terminate their instances.
 
     Return whether there were any such nodes. `nodes` are the pool's live nodes as they were last read. A
@@ -35,7 +35,7 @@ def _is_finished(node: Node) -> bool:
     return drained or node.state == NodeState.LOST
 
 
-def terminate(pool: NodePool, instance_ids: Sequence[str], context: PassContext) -> None:
+def terminate(pool: NodePool, instance_ids: Sequence[str], context: ReconcileContext) -> None:
     """Terminate the instances. If that fails, record the error. The next pass that lists the instances tries
     again.
     """
@@ -46,7 +46,7 @@ def terminate(pool: NodePool, instance_ids: Sequence[str], context: PassContext)
             record_error(lock_pool(pool.pk), f"terminate {', '.join(instance_ids)}", error, context.now)
 
 
-def _mark_nodes_ended(pool: NodePool, context: PassContext) -> list[Node]:
+def _mark_nodes_ended(pool: NodePool, context: ReconcileContext) -> list[Node]:
     """Mark finished nodes as ended and return them, highest ordinals first.
 
     They are read again under a lock, because a drain may have been cancelled.

@@ -13,7 +13,7 @@ from projects import selectors
 from projects.actor import Actor
 from projects.models import Department, Project
 from projects.models.tenants import PoolOrGroup
-from projects.services.quotas.places import find_pool_or_group
+from projects.services.quotas.pools_and_groups import find_pool_or_group
 
 
 def resolve_pool(name: str) -> NodePool:

@@ -7,7 +7,7 @@ from django.conf import settings
 from django.core.mail import send_mail
 
 from berth.core.spec.values.addresses import Channel, webhook_url
-from projects.delivering import letters
+from projects.delivering import rendering
 from projects.delivering.destination import ForbiddenAddress, resolve_destination
 from projects.delivering.http import DeliveryError, post
 from projects.models import Delivery
@@ -35,15 +35,15 @@ def _send_mail(delivery: Delivery) -> None:
         )
     content = delivery.content
     send_mail(
-        letters.subject(content), letters.plain_text(content), settings.DEFAULT_FROM_EMAIL, [delivery.to]
+        rendering.subject(content), rendering.plain_text(content), settings.DEFAULT_FROM_EMAIL, [delivery.to]
     )
 
 
 def _post_webhook(delivery: Delivery, now: datetime) -> None:
     to = resolve_destination(webhook_url(delivery.to), settings.BERTH_NOTIFY_NETWORKS)
     if delivery.channel == Channel.CHAT:
-        post(to, letters.chat_body(delivery.content), {})
+        post(to, rendering.chat_body(delivery.content), {})
         return
-    body = letters.body(delivery.content)
-    signed = letters.body_signature(settings.BERTH_WEBHOOK_SECRET, body, int(now.timestamp()))
-    post(to, body, {letters.SIGNATURE: signed, "X-Berth-Delivery": str(delivery.pk)})
+    body = rendering.body(delivery.content)
+    signed = rendering.body_signature(settings.BERTH_WEBHOOK_SECRET, body, int(now.timestamp()))
+    post(to, body, {rendering.SIGNATURE: signed, "X-Berth-Delivery": str(delivery.pk)})

@@ -8,7 +8,7 @@ from typing import Any
 from berth.core.errors import BerthError
 from berth.db.loops.crash_points import assert_no_transaction, crash_point
 from projects.actor import Actor
-from projects.elastic.pass_context import PassContext
+from projects.elastic.reconcile_context import ReconcileContext
 from projects.elastic.view import ServiceView
 from projects.engine.replicas import conditions, storing
 from projects.engine.replicas.config import AutoscalerConfig
@@ -28,7 +28,7 @@ SCRAPE_SECONDS = 5.0
 METRICS_RETENTION = timedelta(hours=24)
 
 
-def run_autoscaler(view: ServiceView, pass_context: PassContext, now: datetime) -> bool:
+def run_autoscaler(view: ServiceView, reconcile_context: ReconcileContext, now: datetime) -> bool:
     """Scrape metrics and evaluate them at the configured intervals.
 
     Return whether a scale request was submitted.
@@ -38,9 +38,9 @@ def run_autoscaler(view: ServiceView, pass_context: PassContext, now: datetime) 
     row = Autoscaler.objects.get(service=view.service)
     config = load_config(row)
     if _is_due(row.scraped_at, config.metrics_interval_secs, now):
-        _scrape_metrics(row, config, view, pass_context, now)
+        _scrape_metrics(row, config, view, reconcile_context, now)
     if _is_due(row.evaluated_at, config.evaluation_interval_secs, now):
-        return _evaluate_autoscaler(row, config, view.service, pass_context, now)
+        return _evaluate_autoscaler(row, config, view.service, reconcile_context, now)
     return False
 
 
@@ -72,21 +72,25 @@ def _is_due(last: datetime | None, every: float, now: datetime) -> bool:
 
 
 def _scrape_metrics(
-    row: Autoscaler, config: AutoscalerConfig, view: ServiceView, pass_context: PassContext, now: datetime
+    row: Autoscaler,
+    config: AutoscalerConfig,
+    view: ServiceView,
+    reconcile_context: ReconcileContext,
+    now: datetime,
 ) -> None:
     assert_no_transaction()
     active = [engine for engine in view.engines if engine.state == "ACTIVE"]
     targets = [
-        ScrapeTarget(e.name, e.url, pass_context.engines(view.spec.engine, e.origin != "external"))
+        ScrapeTarget(e.name, e.url, reconcile_context.engines(view.spec.engine, e.origin != "external"))
         for e in active
     ]
     seconds = min(SCRAPE_SECONDS, config.metrics_interval_secs)
     scraped = scrape(targets, now=now.timestamp, seconds=seconds)
     for name, error in scraped.errors.items():
         log.info("no metrics from %s of %s: %s", name, view.service, error)
-    window = conditions.with_sample(load_window(row), scraped.sample, config)
+    window = conditions.add_sample(load_window(row), scraped.sample, config)
     crash_point("services.scraped")
-    with pass_context.fence():
+    with reconcile_context.fence():
         row.memory, row.scraped_at = storing.to_json(window), now
         update_columns(view.service, memory=row.memory, scraped_at=now)
         _store_metrics(view.service, scraped, metrics_snapshot(window, config), now)
@@ -113,7 +117,11 @@ def _store_metrics(service: Service, scraped: Scrape, values: Mapping[str, Any],
 
 
 def _evaluate_autoscaler(
-    row: Autoscaler, config: AutoscalerConfig, service: Service, pass_context: PassContext, now: datetime
+    row: Autoscaler,
+    config: AutoscalerConfig,
+    service: Service,
+    reconcile_context: ReconcileContext,
+    now: datetime,
 ) -> bool:
     window, count = load_window(row), engine_count(service)
     pending = service.requests.exclude(status__in=FINAL).exists()
@@ -122,7 +130,7 @@ def _evaluate_autoscaler(
     crash_point("services.decided")
     decision_data = {"action": str(decision.action), "delta": decision.delta, "reason": decision.reason}
     columns: dict[str, Any] = {"evaluated_at": now, "last_decision": decision_data, "last_error": ""}
-    with pass_context.fence():
+    with reconcile_context.fence():
         update_columns(service, **columns)
         return decision.action is not ScalingAction.NONE and _submit_request(
             service, decision, count, metrics_snapshot(window, config), now

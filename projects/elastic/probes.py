@@ -9,7 +9,7 @@ from functools import partial
 from typing import TypeVar
 
 from berth.db.loops.crash_points import assert_no_transaction
-from projects.elastic.pass_context import PassContext
+from projects.elastic.reconcile_context import ReconcileContext
 from projects.elastic.view import ServiceView
 from projects.engine.inference_engines import ProcessState
 from projects.models import InferenceEngine
@@ -58,7 +58,7 @@ class ProbeContext:
     """Clients and configuration that a probe needs, without database rows."""
 
     kind: str
-    pass_context: PassContext
+    reconcile_context: ReconcileContext
     router: RouterClient | None
     model: str
     seed: Identity | None
@@ -67,21 +67,25 @@ class ProbeContext:
     copies_weights: bool = False
 
     def adapter(self, engine: InferenceEngine) -> EngineAdapter:
-        return self.pass_context.engines(self.kind, engine.origin != "external")
+        return self.reconcile_context.engines(self.kind, engine.origin != "external")
 
 
 def probe_engines(
-    view: ServiceView, pass_context: PassContext, router: RouterClient | None, now: datetime
+    view: ServiceView, reconcile_context: ReconcileContext, router: RouterClient | None, now: datetime
 ) -> dict[uuid.UUID, Probe]:
     assert_no_transaction()
     due = [engine for engine in view.engines if _is_due(engine, view, now)]
     if not due:
         return {}
-    seed = _seed_identity(view, pass_context) if any(engine.state == "CONNECTING" for engine in due) else None
+    seed = (
+        _seed_identity(view, reconcile_context)
+        if any(engine.state == "CONNECTING" for engine in due)
+        else None
+    )
     counts = view.spec
     context = ProbeContext(
-        counts.engine, pass_context, router, view.service.model_name, seed, counts.scale_in_drain_timeout,
-        now, counts.weight_sync,
+        counts.engine, reconcile_context, router, view.service.model_name, seed,
+        counts.scale_in_drain_timeout, now, counts.weight_sync,
     )  # fmt: skip
     if len(due) == 1:
         return {due[0].pk: _probe_engine(due[0], context)}
@@ -93,11 +97,11 @@ def _is_due(engine: InferenceEngine, view: ServiceView, now: datetime) -> bool:
     if view.processes[engine.pk].process_state is not ProcessState.RUNNING or not engine.url:
         return False
     if engine.state in PROBED_EVERY_PASS:
-        return not engine.connection_failures or _pause_has_passed(engine, RETRY_INTERVAL, now)
-    return engine.state == "ACTIVE" and _pause_has_passed(engine, PROBE_INTERVAL, now)
+        return not engine.connection_failures or _has_pause_passed(engine, RETRY_INTERVAL, now)
+    return engine.state == "ACTIVE" and _has_pause_passed(engine, PROBE_INTERVAL, now)
 
 
-def _pause_has_passed(engine: InferenceEngine, pause: timedelta, now: datetime) -> bool:
+def _has_pause_passed(engine: InferenceEngine, pause: timedelta, now: datetime) -> bool:
     """Return whether a probe is due: there was none, `pause` has passed, or the clock was set back."""
     return engine.looked_at is None or not engine.looked_at <= now < engine.looked_at + pause
 
@@ -148,8 +152,8 @@ def _probe_draining_engine(engine: InferenceEngine, context: ProbeContext) -> Pr
     return Probe(running=max(known_counts) if known_counts else None)
 
 
-def _seed_identity(view: ServiceView, pass_context: PassContext) -> Identity | None:
-    adapter = pass_context.engines(view.spec.engine, True)
+def _seed_identity(view: ServiceView, reconcile_context: ReconcileContext) -> Identity | None:
+    adapter = reconcile_context.engines(view.spec.engine, True)
     for engine in healthy_initial_engines(view.engines):
         identity = _try_call(partial(adapter.identity, engine.url))
         if identity is not None:

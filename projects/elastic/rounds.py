@@ -16,9 +16,9 @@ from berth.db.loops.leader import LeaderLoop
 from berth.db.loops.lease import HeldLease, LeadershipLost, fenced_transaction
 from berth.db.loops.wake import Waiter, WakeResult
 from berth.server.tracing.spans import span
-from projects.elastic.pass_context import Fence, PassContext
+from projects.elastic.reconcile_context import Fence, ReconcileContext
 from projects.elastic.step import live_services, run_pass
-from projects.elastic.weights import clear_sync_marks
+from projects.elastic.weights import reset_interrupted_syncs
 from projects.models import Service
 from projects.services.schedules import has_due_runs, submit_due_runs
 
@@ -36,13 +36,13 @@ EMPTY_SECONDS = 5.0
 class ServiceLoop(LeaderLoop):
     """Leader loop that reconciles services.
 
-    `build_pass_context` is called with a fence that rejects writes once leadership is lost.
+    `build_reconcile_context` is called with a fence that rejects writes once leadership is lost.
     """
 
     name: ClassVar[str] = NAME
 
     clock: Clock
-    build_pass_context: Callable[[Fence], PassContext]
+    build_reconcile_context: Callable[[Fence], ReconcileContext]
     lease_seconds: float = LEASE_SECONDS
     _threads: ThreadPoolExecutor | None = None
     _due: dict[int, float] = field(default_factory=dict)
@@ -88,7 +88,7 @@ class ServiceLoop(LeaderLoop):
             connection.close()
 
     def on_leadership_gained(self, held: HeldLease) -> None:
-        clear_sync_marks(self._fence)
+        reset_interrupted_syncs(self._fence)
 
     def trigger(self, waiter: Waiter, woken: WakeResult) -> str:
         if woken.reasons:
@@ -107,7 +107,7 @@ class ServiceLoop(LeaderLoop):
         try:
             with bound_contextvars(service=service.workload.handle), span("service pass") as trace:
                 trace.set_attributes(berth__service=service.workload.handle)
-                if run_pass(service, self.build_pass_context(self._fence), self.clock.now()):
+                if run_pass(service, self.build_reconcile_context(self._fence), self.clock.now()):
                     seconds = BUSY_SECONDS
         except LeadershipLost as error:
             log.warning("lost the leadership: %s", error)

@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from datetime import datetime, timedelta
 
 from berth.db.loops.crash_points import assert_no_transaction, crash_point
-from projects.elastic.pass_context import Fence
 from projects.elastic.probes import NO_PROBE
+from projects.elastic.reconcile_context import Fence
 from projects.elastic.transitions import engine_facts
 from projects.elastic.view import ServiceView
 from projects.engine.inference_engines import may_serve

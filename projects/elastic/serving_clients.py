@@ -6,7 +6,7 @@ from functools import lru_cache, partial
 from pathlib import Path
 
 from berth.core.spec.sections.service import ServiceSpec
-from projects.elastic.pass_context import Fence, PassContext
+from projects.elastic.reconcile_context import Fence, ReconcileContext
 from projects.models import InferenceEngine, Service
 from projects.serving.addresses import (
     PRIVATE,
@@ -35,8 +35,8 @@ class ServingClients:
     routers: Path
     reload: tuple[str, ...] = ()
 
-    def pass_context(self, fence: Fence) -> PassContext:
-        return PassContext(engines=self.engines, router=self.router, fence=fence)
+    def reconcile_context(self, fence: Fence) -> ReconcileContext:
+        return ReconcileContext(engines=self.engines, router=self.router, fence=fence)
 
     def engines(self, kind: str, is_managed: bool) -> EngineAdapter:
         return _create_adapter(kind, HttpClient(self._address_policy(is_managed)))

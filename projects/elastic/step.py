@@ -8,8 +8,8 @@ from datetime import datetime
 from berth.db.loops.crash_points import assert_no_transaction, crash_point
 from berth.db.queries.compiled import compiled_once
 from projects.elastic import autoscale, routes, weights
-from projects.elastic.pass_context import PassContext
 from projects.elastic.probes import Probe, probe_engines
+from projects.elastic.reconcile_context import ReconcileContext
 from projects.elastic.transitions import apply_probes
 from projects.elastic.view import ServiceView, load_view
 from projects.models import Service
@@ -32,26 +32,26 @@ SERVICE = compiled_once(
 )
 
 
-def run_pass(service: Service, pass_context: PassContext, now: datetime) -> bool:
+def run_pass(service: Service, reconcile_context: ReconcileContext, now: datetime) -> bool:
     """Run one pass. Return whether the service is still changing and needs another pass soon."""
     assert_no_transaction()
     view_before = load_view(service)
-    router = pass_context.router(service, view_before.spec)
-    probes = probe_engines(view_before, pass_context, router, now)
+    router = reconcile_context.router(service, view_before.spec)
+    probes = probe_engines(view_before, reconcile_context, router, now)
     crash_point("services.looked")
-    view, any_changed = _apply_probes(service, probes, router, pass_context, now)
+    view, any_changed = _apply_probes(service, probes, router, reconcile_context, now)
     crash_point("services.settled")
     if any_changed:
         [current] = SERVICE(service.pk)
         view = load_view(current)
-    if _comparison_is_due(service, now):
-        routes.mark_lost_engines(view, router, pass_context.fence)
-        with pass_context.fence():
+    if _is_comparison_due(service, now):
+        routes.mark_lost_engines(view, router, reconcile_context.fence)
+        with reconcile_context.fence():
             Service.objects.filter(pk=service.pk).update(looked_at=now)
-    weights.update_version(view, pass_context.fence)
-    any_changed |= routes.update_router(view, router, pass_context.fence, now)
-    any_changed |= weights.copy_to_next_engine(view, pass_context, now)
-    any_changed |= autoscale.run_autoscaler(view, pass_context, now)
+    weights.update_version(view, reconcile_context.fence)
+    any_changed |= routes.update_router(view, router, reconcile_context.fence, now)
+    any_changed |= weights.copy_to_next_engine(view, reconcile_context, now)
+    any_changed |= autoscale.run_autoscaler(view, reconcile_context, now)
     crash_point("services.done")
     return any_changed or _is_changing(view)
 
@@ -65,19 +65,19 @@ def _apply_probes(
     service: Service,
     probes: Mapping[uuid.UUID, Probe],
     router: RouterClient | None,
-    pass_context: PassContext,
+    reconcile_context: ReconcileContext,
     now: datetime,
 ) -> tuple[ServiceView, bool]:
     """Update the states of the service's rows from the results of probes.
 
     Return the rows and whether a state changed. If one did, the caller must load the rows again.
     """
-    with pass_context.fence():
+    with reconcile_context.fence():
         view = load_view(lock_service(service))
         return view, apply_probes(view, probes, router is not None, now)
 
 
-def _comparison_is_due(service: Service, now: datetime) -> bool:
+def _is_comparison_due(service: Service, now: datetime) -> bool:
     at = service.looked_at
     return at is None or not at <= now < at + routes.COMPARISON_INTERVAL
 

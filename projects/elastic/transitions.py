@@ -70,7 +70,7 @@ def engine_facts(
         has_router=has_router,
         is_routed=engine.is_routed and engine.router_url == engine.url,
         in_router=engine.router_url != "",
-        router_timed_out=_router_timed_out(engine, spec.scale_in_shutdown_timeout, now),
+        router_timed_out=_has_router_timed_out(engine, spec.scale_in_shutdown_timeout, now),
         weight_sync=spec.weight_sync and engine.origin != "initial",
         strict=spec.weight_consistency == "strict",
         sync=engine.sync,
@@ -82,7 +82,7 @@ def engine_facts(
     )
 
 
-def _router_timed_out(engine: InferenceEngine, timeout: float, now: datetime) -> bool:
+def _has_router_timed_out(engine: InferenceEngine, timeout: float, now: datetime) -> bool:
     return engine.state == "REMOVING" and (now - engine.since).total_seconds() > timeout
 
 
@@ -147,7 +147,7 @@ def _update_request_status(request: ScaleRequest, view: ServiceView, now: dateti
             direction=request.direction, mode=request.mode, status=request.status,
             engines=[_engine_summary(engine) for engine in engines], policy=request.policy or "rollback_all",
             ends_as=request.ends_as, error=request.error_message, overdue=now >= request.deadline,
-            weights_change=_weights_are_changing(view.service), service_ended=view.has_ended,
+            weights_change=_are_weights_changing(view.service), service_ended=view.has_ended,
         )
     )  # fmt: skip
     if transition is None:
@@ -264,5 +264,5 @@ def _failure_document(engine: InferenceEngine) -> dict[str, str]:
     }  # fmt: skip
 
 
-def _weights_are_changing(service: Service) -> bool:
+def _are_weights_changing(service: Service) -> bool:
     return service.updating_since is not None or service.syncing_since is not None

@@ -8,8 +8,8 @@ import uuid
 from datetime import datetime, timedelta
 
 from berth.db.loops.crash_points import assert_no_transaction, crash_point
-from projects.elastic.pass_context import Fence, PassContext
 from projects.elastic.probes import healthy_initial_engines
+from projects.elastic.reconcile_context import Fence, ReconcileContext
 from projects.elastic.view import ServiceView
 from projects.models import InferenceEngine, Service
 from projects.services.inference.transitions import record_observations
@@ -37,13 +37,13 @@ def update_version(view: ServiceView, fence: Fence) -> None:
         view.service.weight_version = version
 
 
-def copy_to_next_engine(view: ServiceView, pass_context: PassContext, now: datetime) -> bool:
+def copy_to_next_engine(view: ServiceView, reconcile_context: ReconcileContext, now: datetime) -> bool:
     """Copy weights to the next outdated inference engine. Return whether a copy was attempted."""
     if not view.spec.weight_sync or view.service.updating_since is not None:
         return False
     for engine in view.engines:
         if engine.sync == COPYING:
-            _resume_interrupted_engine(engine, view, pass_context)
+            _resume_interrupted_engine(engine, view, reconcile_context)
     due = [engine for engine in view.engines if _is_due(engine, view, now)]
     if not due:
         return False
@@ -55,12 +55,12 @@ def copy_to_next_engine(view: ServiceView, pass_context: PassContext, now: datet
             engine.number,
         ),
     )
-    adapter = pass_context.engines(view.spec.engine, engine.origin != "external")
-    _copy_weights(engine, view, adapter, pass_context.fence, now)
+    adapter = reconcile_context.engines(view.spec.engine, engine.origin != "external")
+    _copy_weights(engine, view, adapter, reconcile_context.fence, now)
     return True
 
 
-def clear_sync_marks(fence: Fence) -> None:
+def reset_interrupted_syncs(fence: Fence) -> None:
     """Mark all weight syncs as no longer in progress.
 
     Only a new leader calls this, before any copying starts.
@@ -94,7 +94,7 @@ def _copy_weights(
     engine: InferenceEngine, view: ServiceView, adapter: EngineAdapter, fence: Fence, now: datetime
 ) -> None:
     assert_no_transaction()
-    if not _mark_copying(view.service, engine, fence, now):
+    if not _record_sync_start(view.service, engine, fence, now):
         return
     crash_point("services.marked_sync")
     try:
@@ -109,7 +109,7 @@ def _copy_weights(
         Service.objects.filter(pk=view.service.pk).update(syncing_since=None)
 
 
-def _mark_copying(service: Service, engine: InferenceEngine, fence: Fence, now: datetime) -> bool:
+def _record_sync_start(service: Service, engine: InferenceEngine, fence: Fence, now: datetime) -> bool:
     with fence():
         rows = Service.objects.filter(pk=service.pk, updating_since__isnull=True, syncing_since__isnull=True)
         if not rows.update(syncing_since=now):
@@ -118,17 +118,19 @@ def _mark_copying(service: Service, engine: InferenceEngine, fence: Fence, now: 
     return True
 
 
-def _resume_interrupted_engine(engine: InferenceEngine, view: ServiceView, pass_context: PassContext) -> None:
+def _resume_interrupted_engine(
+    engine: InferenceEngine, view: ServiceView, reconcile_context: ReconcileContext
+) -> None:
     """Resume an inference engine that was left paused when a process died during a copy."""
     assert_no_transaction()
     if engine.url:
         try:
-            pass_context.engines(view.spec.engine, engine.origin != "external").resume(engine.url)
+            reconcile_context.engines(view.spec.engine, engine.origin != "external").resume(engine.url)
         except ServingError as error:
             log.warning(
                 "could not resume %s of %s after an interrupted copy: %s", engine.name, view.service, error
             )
-    with pass_context.fence():
+    with reconcile_context.fence():
         record_observations(engine, sync="", sync_message="A weight copy was interrupted.")
         Service.objects.filter(pk=view.service.pk).update(syncing_since=None)
 

@@ -17,7 +17,7 @@ NAMES_MAX = 500
 REPORTS_FOLLOW = timedelta(minutes=2)
 
 
-def may_report(ended_at: datetime | None, now: datetime) -> bool:
+def can_metrics_change(ended_at: datetime | None, now: datetime) -> bool:
     """Return whether a workload's metrics can still change.
 
     Logs are read for a while after the workload has ended.

@@ -233,7 +233,7 @@ def add(request: Request, kind: str) -> HttpResponse:
                 is_new = _set_secret(request.actor, values["owner"], values["name"], content, expected)
             except SecretExists as error:
                 form.add_error("name", _replacement_question(error.secret))
-                data["replaces"] = _replacement_value(values["owner"], error.secret)
+                data["replaces"] = _replacement_token(values["owner"], error.secret)
             else:
                 message = f"Secret {values['name']} {'added' if is_new else 'replaced'}."
                 return success_response(
@@ -321,7 +321,7 @@ def _initial_values(request: Request) -> dict[str, str]:
             registry, username = each.login
             return {
                 "name": name, "owner": owner, "registry": registry, "username": username,
-                "replaces": _replacement_value(owner, each.row),
+                "replaces": _replacement_token(owner, each.row),
             }  # fmt: skip
     return {}
 
@@ -338,7 +338,7 @@ def _pool_owners(actor: Actor) -> list[tuple[str, str]]:
     return [(f"{POOL}/{pool.name}", f"Pool {pool.name}") for pool in visible_pools(actor).order_by("name")]
 
 
-def _replacement_value(owner: str, secret: Secret | RecordedSecret) -> str:
+def _replacement_token(owner: str, secret: Secret | RecordedSecret) -> str:
     """Return the form value that confirms that this version of the secret may be replaced."""
     return f"{owner}/{secret.name}@{secret.version}"
 

@@ -106,7 +106,7 @@ urlpatterns = [
     path("services/<str:service>/cancel/<str:request_id>", service_forms.cancel, name="service-cancel"),
     re_path(
         r"^services/(?P<service>[^/]+)/autoscaler/(?P<word>on|off)$",
-        service_forms.switch,
+        service_forms.switch_autoscaler,
         name="service-switch",
     ),
     path("services/<str:service>/autoscaler", service_forms.settings, name="service-autoscaler"),

@@ -33,7 +33,7 @@ from projects.known_words import REASONS, RESERVED
 from projects.models import Phase, Workload
 from projects.pending_reasons import reason_condition
 from projects.web.workloads.actions import BULK_ACTION_TITLES
-from projects.web.workloads.request_words import set_request_labels
+from projects.web.workloads.request_labels import set_request_labels
 from scheduler.models import Reservation
 from scheduler.reports.health import is_scheduler_running
 from scheduler.reports.pool_findings import format_node_names

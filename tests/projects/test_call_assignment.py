@@ -4,7 +4,7 @@ import hypothesis
 import pytest
 from hypothesis import strategies as st
 
-from projects.engine.turns import PendingCall, assign_calls
+from projects.engine.call_assignment import PendingCall, assign_calls
 
 
 def assigned_nodes(calls: list[PendingCall], room: dict[int, int], turn: int = 0) -> list[int | None]:

@@ -16,7 +16,7 @@ import pytest
 from django.core import mail
 from django_q.models import OrmQ
 
-from projects.delivering import http, letters
+from projects.delivering import http, rendering
 from projects.delivering.destination import ForbiddenAddress, resolve_destination
 from projects.models import Delivery, Phase, Workload
 from projects.services import workloads
@@ -125,8 +125,8 @@ def test_test_message_is_sent_to_the_subscription_address(
     assert deliver().state == "delivered"
     content = json.loads(receiver.requests[0][1])
     assert (content["event"], content["scope"]) == ("test", "vision")
-    assert letters.subject(content) == "Test message for vision"
-    assert "carol requested this message." in letters.plain_text(content)
+    assert rendering.subject(content) == "Test message for vision"
+    assert "carol requested this message." in rendering.plain_text(content)
 
 
 def test_markup_in_a_chat_message_is_escaped(cast: Cast, receiver: Receiver, settings: Any) -> None:

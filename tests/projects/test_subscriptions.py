@@ -9,7 +9,7 @@ from django.utils import timezone
 
 from berth.core.errors import Conflict, Forbidden, Invalid, NotFound
 from berth.core.spec.values.addresses import webhook_url
-from projects.delivering import letters
+from projects.delivering import rendering
 from projects.delivering.destination import ForbiddenAddress, resolve_destination
 from projects.models import Delivery, Membership, Phase, Subscription, Workload
 from projects.services.notifications import notify
@@ -103,7 +103,7 @@ def test_budget_warning_notifies_project_and_department_subscriptions(cast: Cast
     )  # fmt: skip
     assert [record_budget_warnings(now), record_budget_warnings(now)] == [1, 0]
     assert deliveries() == [("r@example.org", "budget"), ("v@example.org", "budget")]
-    subject = letters.subject(Delivery.objects.order_by("pk")[0].content)
+    subject = rendering.subject(Delivery.objects.order_by("pk")[0].content)
     assert subject == "vision has used 80% of its budget"
 
 
@@ -115,7 +115,7 @@ def test_platform_admins_are_notified_of_a_failing_pool_at_most_every_few_hours(
     cast.pool.save()
     assert [notify.notify_about_pools(now), notify.notify_about_pools(now + timedelta(minutes=5))] == [1, 0]
     assert notify.notify_about_pools(now + timedelta(hours=7)) == 1
-    assert letters.plain_text(Delivery.objects.order_by("pk")[0].content).startswith(
+    assert rendering.plain_text(Delivery.objects.order_by("pk")[0].content).startswith(
         "The node pool local is failing."
     )
 
@@ -225,7 +225,7 @@ def test_idle_gpus_trigger_one_notification_per_idle_period(cast: Cast) -> None:
     assert [notify_about_idle_gpus(now), notify_about_idle_gpus(now)] == [1, 0]
     assert deliveries() == [("v@example.org", "idle")]
     content = Delivery.objects.get().content
-    assert letters.subject(content) == "The GPUs of vision/idle have been idle for 61 minutes"
+    assert rendering.subject(content) == "The GPUs of vision/idle have been idle for 61 minutes"
     assert content["message"].startswith("1 allocated GPUs have been idle")
     later = now + timedelta(hours=5)
     PodUtilization.objects.filter(pod__workload=idle).update(at=later, busy_at=later - timedelta(hours=2))

@@ -289,7 +289,7 @@ def test_services_process_submits_due_runs(cast: Cast) -> None:
     held = lease.acquire("services", "first", 60)
     context: Any = None
     loop = ServiceLoop(
-        clock=clock, build_pass_context=lambda fence: context, held=held, _renewed=time.monotonic()
+        clock=clock, build_reconcile_context=lambda fence: context, held=held, _renewed=time.monotonic()
     )
     for _ in range(3):
         with ThreadPoolExecutor(1) as loop._threads:

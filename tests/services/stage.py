@@ -12,7 +12,7 @@ from django.db import connection
 from berth.db.loops import lease
 from berth.db.loops.lease import HeldLease, fenced_transaction
 from pools.runtimes.base import PodCause
-from projects.elastic.pass_context import PassContext
+from projects.elastic.reconcile_context import ReconcileContext
 from projects.elastic.step import live_services, run_pass
 from projects.models import InferenceEngine, ScaleRequest, Service, Workload
 from projects.services import workloads
@@ -68,11 +68,11 @@ class ServiceStage:
         self.held = held
 
     @property
-    def pass_context(self) -> PassContext:
+    def reconcile_context(self) -> ReconcileContext:
         def fence() -> AbstractContextManager[None]:
             return fenced_transaction(self.held)
 
-        return PassContext(
+        return ReconcileContext(
             engines=lambda kind, ours: self.engines,
             router=lambda service, spec: None if spec.router is None else self.router,
             fence=fence,
@@ -161,7 +161,7 @@ class ServiceStage:
 
     def step_services(self) -> None:
         for service in live_services():
-            run_pass(service, self.pass_context, self.stage.clock.now())
+            run_pass(service, self.reconcile_context, self.stage.clock.now())
 
     def sync_engines(self) -> None:
         """Start and stop simulated engines so that every running pod has an engine that responds."""

@@ -6,7 +6,7 @@ from contextlib import nullcontext
 import pytest
 from django.db import connection
 
-from projects.elastic.weights import clear_sync_marks
+from projects.elastic.weights import reset_interrupted_syncs
 from projects.models import Service
 from tests.services.stage import ServiceStage
 from tests.support.crashes import Killed, killing_at
@@ -46,7 +46,7 @@ class CrashingProcess:
             self.deaths, self.just_died = self.deaths + 1, True
             assert not connection.in_atomic_block
             self.stage.lead("first")  # a new epoch fences off the dead process
-            clear_sync_marks(self.stage.pass_context.fence)
+            reset_interrupted_syncs(self.stage.reconcile_context.fence)
 
 
 def service_with_weight_sync(stage: ServiceStage) -> Service:

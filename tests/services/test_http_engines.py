@@ -12,7 +12,7 @@ import pytest
 from berth.db.loops.lease import fenced_transaction
 from pools.runtimes.rendezvous import PortAllocator
 from projects.elastic import serving_clients
-from projects.elastic.pass_context import PassContext
+from projects.elastic.reconcile_context import ReconcileContext
 from projects.elastic.serving_clients import ServingClients
 from projects.models import InferenceEngine, ScaleRequest, Service
 from projects.serving.addresses import THIS_MACHINE
@@ -39,9 +39,9 @@ class HttpStage(ServiceStage):
     servers: dict[str, Server] = field(default_factory=dict)
 
     @property
-    def pass_context(self) -> PassContext:
+    def reconcile_context(self) -> ReconcileContext:
         calls = ServingClients(networks=THIS_MACHINE, own_ports=frozenset(), routers=self.folder)
-        return calls.pass_context(lambda: fenced_transaction(self.held))
+        return calls.reconcile_context(lambda: fenced_transaction(self.held))
 
     def sync_engines(self) -> None:
         for address in set(self.addresses()) - set(self.servers):

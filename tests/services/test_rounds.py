@@ -12,7 +12,7 @@ def test_ended_service_is_no_longer_processed(stage: ServiceStage) -> None:
     service, clock = stage.serve(), stage.stage.clock
     rounds = ServiceLoop(
         clock=clock,
-        build_pass_context=lambda fence: stage.pass_context,
+        build_reconcile_context=lambda fence: stage.reconcile_context,
         held=stage.held,
         _renewed=time.monotonic(),
     )

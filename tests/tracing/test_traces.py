@@ -103,7 +103,9 @@ def test_provider_calls_create_spans_with_request_and_error(
 def test_service_controller_pass_creates_a_span(collector: Collector, transactional_db: None) -> None:
     played = make_stage()
     service = played.submit()
-    rounds = ServiceLoop(clock=played.stage.clock, build_pass_context=lambda fence: played.pass_context)
+    rounds = ServiceLoop(
+        clock=played.stage.clock, build_reconcile_context=lambda fence: played.reconcile_context
+    )
     rounds._run_pass(service)
     collector.wait_for("service pass")
     [span] = collector.named("service pass")

@@ -194,7 +194,7 @@ def test_similar_changes_within_a_minute_are_grouped_into_one_expandable_row(
     quota_group, project_group, single = shown(client)
     assert isinstance(quota_group, EntryGroup) and isinstance(project_group, EntryGroup)
     assert (quota_group.verb, project_group.verb) == ("created 6 quotas", "created 6 projects")
-    assert [entry.name for entry in project_group.named_entries] == ["p5", "p4", "p3", "p2"]
+    assert [entry.name for entry in project_group.first_entries_by_object] == ["p5", "p4", "p3", "p2"]
     assert project_group.unnamed_count == 2
     assert isinstance(single, ActivityEntry) and single.name == "early"
     page = client.get("/activity").content.decode()

@@ -75,7 +75,7 @@ class Pods(ApiView):
             ),
             unknown_node_problem(self.actor, query.node),
         )
-        rows = with_allocations(selectors.pods(self.actor))
+        rows = select_allocations(selectors.pods(self.actor))
         rows = filter_by(rows, workload=query.workload, node__name=query.node, state__in=query.state or None)
         return Response(page(rows, query, NEWEST_PODS, map_rows(_serialize_pod)))
 
@@ -85,11 +85,11 @@ class WorkloadPods(ApiView):
     def get(self, request: Request, workload_id: UUID) -> Response:
         query = parse_query(request, ListQuery)
         workload = selectors.find_workload(self.actor, workload_id)
-        rows = with_allocations(selectors.pods(self.actor)).filter(workload=workload)
+        rows = select_allocations(selectors.pods(self.actor)).filter(workload=workload)
         return Response(page(rows, query, BY_RUN_AND_ROLE, map_rows(_serialize_pod)))
 
 
-def with_allocations(rows: QuerySet[Pod]) -> QuerySet[Pod]:
+def select_allocations(rows: QuerySet[Pod]) -> QuerySet[Pod]:
     return rows.select_related("allocation")
 
 

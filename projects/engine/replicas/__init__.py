@@ -1,5 +1,5 @@
 """Decide how many inference engines a service needs, based on its metrics.
 
-The service loop adds each sample with `conditions.with_sample` and then calls `decide.decide`, which does not
+The service loop adds each sample with `conditions.add_sample` and then calls `decide.decide`, which does not
 change the samples.
 """

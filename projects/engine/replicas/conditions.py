@@ -71,7 +71,7 @@ def compute_metrics(window: SampleWindow, config: AutoscalerConfig) -> ServiceMe
     )
 
 
-def with_sample(window: SampleWindow, sample: MetricsSample, config: AutoscalerConfig) -> SampleWindow:
+def add_sample(window: SampleWindow, sample: MetricsSample, config: AutoscalerConfig) -> SampleWindow:
     """Return a new window with the sample added.
 
     The window starts over after a long gap or if the clock was set back.
@@ -79,7 +79,7 @@ def with_sample(window: SampleWindow, sample: MetricsSample, config: AutoscalerC
     latest = window.latest
     if latest is not None and not 0 <= sample.at - latest.at <= config.max_sample_age:
         window = SampleWindow()
-    sample = measures.with_throughput(sample, window.latest)
+    sample = measures.add_throughput(sample, window.latest)
     recent = _recent_samples((*window.samples, sample), sample.at, config)
     new_window = replace(window, samples=recent)
     since = [
@@ -99,12 +99,10 @@ def conditions(window: SampleWindow, config: AutoscalerConfig, now: float) -> tu
     is_fresh = latest is not None and 0 <= now - latest.at <= config.max_sample_age
     evaluated = evaluate_conditions(compute_metrics(window, config) if is_fresh else None, config)
     at = latest.at if latest is not None else now
-    return tuple(
-        with_streak(condition, window.condition_start(condition.name), at) for condition in evaluated
-    )
+    return tuple(add_streak(condition, window.condition_start(condition.name), at) for condition in evaluated)
 
 
-def with_streak(condition: Condition, since: float | None, at: float) -> Condition:
+def add_streak(condition: Condition, since: float | None, at: float) -> Condition:
     """Return the condition, with a streak that began at `since` and lasts until the sample at `at`."""
     if not condition.is_met or since is None:
         return condition

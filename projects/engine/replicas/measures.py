@@ -98,19 +98,19 @@ def interpolate_quantile(histogram: Histogram, fraction: float) -> float | None:
     return lower
 
 
-def with_throughput(sample: MetricsSample, before: MetricsSample | None) -> MetricsSample:
+def add_throughput(sample: MetricsSample, before: MetricsSample | None) -> MetricsSample:
     """Return the sample, with missing throughputs derived from token counters."""
     if before is None or sample.at <= before.at:
         return sample
     token_counts = {reading.engine: reading.generated for reading in before.readings}
     seconds = sample.at - before.at
     readings = tuple(
-        _with_throughput(reading, token_counts.get(reading.engine), seconds) for reading in sample.readings
+        _add_throughput(reading, token_counts.get(reading.engine), seconds) for reading in sample.readings
     )
     return replace(sample, readings=readings)
 
 
-def _with_throughput(reading: MetricReading, before: float | None, seconds: float) -> MetricReading:
+def _add_throughput(reading: MetricReading, before: float | None, seconds: float) -> MetricReading:
     if reading.throughput is not None or reading.generated is None or before is None:
         return reading
     increase = reading.generated - before

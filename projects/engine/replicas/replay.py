@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from projects.engine.replicas.conditions import ServiceMetrics, evaluate_conditions, with_streak
+from projects.engine.replicas.conditions import ServiceMetrics, add_streak, evaluate_conditions
 from projects.engine.replicas.config import AutoscalerConfig
 from projects.engine.replicas.decide import (
     Fleet,
@@ -63,7 +63,7 @@ def replay(points: Sequence[RecordedPoint], config: AutoscalerConfig, initial: i
         if point.at >= evaluate_at:
             evaluate_at = point.at + config.evaluation_interval_secs
             clock = replace(clock, now=point.at)
-            held = tuple(with_streak(one, since.get(one.name), point.at) for one in evaluated)
+            held = tuple(add_streak(one, since.get(one.name), point.at) for one in evaluated)
             decision = decide_from_conditions(held, metrics, Fleet(engines, initial), config, clock, False)
             if decision.action is not ScalingAction.NONE:
                 scalings.append(ReplayedScaling(point.at, engines, decision))

@@ -20,7 +20,7 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         set_process_name("services")
-        rounds = ServiceLoop(clock=SystemClock(), build_pass_context=build_clients().pass_context)
+        rounds = ServiceLoop(clock=SystemClock(), build_reconcile_context=build_clients().reconcile_context)
 
         def end(number: int, frame: FrameType | None) -> None:
             rounds.end()

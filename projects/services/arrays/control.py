@@ -35,7 +35,7 @@ LONG_COLUMNS = ("spec", "explanation", "pending_reasons")
 
 
 @dataclass(frozen=True, slots=True)
-class _Stop:
+class _StopOperation:
     """Cancellation or suspension of tasks.
 
     `unstarted` contains the phases of tasks without pods. `stopped` contains the phases of the tasks to stop,
@@ -57,9 +57,11 @@ class _Stop:
         return task.phase != self.to
 
 
-CANCELLATION = _Stop("cancel", Phase.CANCELLED, "Cancelled", (Phase.PENDING, Phase.RESERVED, Phase.SUSPENDED))
+CANCELLATION = _StopOperation(
+    "cancel", Phase.CANCELLED, "Cancelled", (Phase.PENDING, Phase.RESERVED, Phase.SUSPENDED)
+)
 PENDING_CANCELLATION = replace(CANCELLATION, stopped=(Phase.PENDING, Phase.RESERVED))
-SUSPENSION = _Stop("suspend", Phase.SUSPENDED, "Suspended", (Phase.PENDING, Phase.RESERVED))
+SUSPENSION = _StopOperation("suspend", Phase.SUSPENDED, "Suspended", (Phase.PENDING, Phase.RESERVED))
 
 
 def cancel(
@@ -227,7 +229,7 @@ def delete(*, actor: Actor, array: WorkloadArray) -> None:
 def _stop_tasks(
     actor: Actor,
     array: WorkloadArray,
-    stop: _Stop,
+    stop: _StopOperation,
     indexes: Sequence[int] | None,
     dry_run: bool,
     now: datetime | None,
@@ -261,7 +263,7 @@ def _lock_tasks(array: WorkloadArray, indexes: Sequence[int] | None) -> list[Wor
     return tasks
 
 
-def _stop_transition(task: Workload, stop: _Stop, message: str) -> PhaseTransition:
+def _stop_transition(task: Workload, stop: _StopOperation, message: str) -> PhaseTransition:
     if task.phase in stop.unstarted:
         return PhaseTransition(
             task, [task.phase], stop.to, stop.reason, message, columns={"explanation": None}

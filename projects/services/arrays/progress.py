@@ -89,7 +89,7 @@ END = f"""
 """  # noqa: S608
 
 
-def due_arrays() -> list[uuid.UUID]:
+def arrays_to_advance() -> list[uuid.UUID]:
     """Return the arrays that have a task to release or whose tasks have all ended."""
     if prepared.fetch_one(ANY_ACTIVE, []) == (False,):
         return []

@@ -80,7 +80,7 @@ def decide_tasks_to_stop(
     steps, next_index = steps_to_compare(rule, map(_to_reports, rows), first, steps_max)
     if not steps:
         return StopDecision([], {}, 0)
-    stops = decide_stops(rule, _with_points(rows, rule, steps[0]), steps)
+    stops = decide_stops(rule, _load_task_reports(rows, rule, steps[0]), steps)
     return StopDecision(stops, {row.workload.array_index or 0: row.reported_at for row in rows}, next_index)
 
 
@@ -139,7 +139,7 @@ def worst_tasks(array: WorkloadArray, metric: str, goal: Goal, count: int) -> li
     return [index for index in indexes[:count] if index is not None]
 
 
-def _with_points(rows: Sequence[Metric], rule: StopRule, first_step: int) -> Iterator[TaskReports]:
+def _load_task_reports(rows: Sequence[Metric], rule: StopRule, first_step: int) -> Iterator[TaskReports]:
     """Yield the metric reports of each task.
 
     Points are loaded only for tasks that reported their best value after `first_step`.

@@ -50,7 +50,7 @@ class DependencyGraph:
         for project, name, section in waiting.union(active, all=True):
             if (project, name) != without:
                 self._awaited[AwaitedName(project, name)] = references = list(
-                    _references_in(project, section)
+                    _iter_references(project, section)
                 )
                 awaited.update(references)
         return awaited
@@ -110,7 +110,7 @@ class DependencyGraph:
         return steps
 
 
-def _references_in(project: str, section: Any) -> Iterable[AwaitedName]:
+def _iter_references(project: str, section: Any) -> Iterable[AwaitedName]:
     """Yield the names in a stored `after` section, which may be invalid."""
     for entry in section if isinstance(section, Sequence) else ():
         reference = entry.get("workload") if isinstance(entry, Mapping) else None

@@ -59,10 +59,10 @@ def reject_if_awaited(owner: Workload | WorkloadArray) -> None:
 def _dependents(
     owner: Workload | WorkloadArray, workloads: QuerySet[Workload], arrays: QuerySet[WorkloadArray]
 ) -> Iterator[Dependent]:
-    rows = workloads.filter(_waits_for(owner), run=0).exclude(phase__in=ENDED_PHASES)
+    rows = workloads.filter(_dependents_condition(owner), run=0).exclude(phase__in=ENDED_PHASES)
     if isinstance(owner, WorkloadArray) or owner.array_id is None:
         rows = rows.filter(array__isnull=True)  # list arrays instead of their tasks
-        active = arrays.filter(_waits_for(owner), state=ArrayState.ACTIVE)
+        active = arrays.filter(_dependents_condition(owner), state=ArrayState.ACTIVE)
     else:
         active = arrays.none()
     columns = ("pk", "project__name", "name")
@@ -79,7 +79,7 @@ def _dependents(
         yield Dependent(pk, project, name, True, phase, state, tasks)
 
 
-def _waits_for(owner: Workload | WorkloadArray) -> Q:
+def _dependents_condition(owner: Workload | WorkloadArray) -> Q:
     short = Q(project=owner.project_id, spec__after__contains=[{"workload": owner.name}])
     return Q(spec__has_key="after") & (short | Q(spec__after__contains=[{"workload": owner.handle}]))
 

@@ -26,7 +26,7 @@ from projects.models.tenants import (
     pool_or_group_columns,
 )
 from projects.services.quotas.changes import WrittenQuota, record_change
-from projects.services.quotas.places import build_overlap_problem, is_pool_in_group, overlap_problem
+from projects.services.quotas.pools_and_groups import build_overlap_problem, is_pool_in_group, overlap_problem
 from projects.services.quotas.values import Columns, quota_values, value_problems
 from projects.services.quotas.versions import next_version
 from projects.services.quotas.write import require_quota_permission

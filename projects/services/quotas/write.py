@@ -13,7 +13,7 @@ from projects.actor import Actor
 from projects.models import Department, Quota
 from projects.models.tenants import PoolOrGroup, Tenant, owner_columns, pool_or_group_columns
 from projects.services.quotas.changes import WrittenQuota, record_change
-from projects.services.quotas.places import overlap_problem
+from projects.services.quotas.pools_and_groups import overlap_problem
 from projects.services.quotas.values import parse_columns, quota_values, value_problems
 from projects.services.quotas.versions import check_version, next_version
 

@@ -117,14 +117,14 @@ def _first_due_time(values: ScheduleValues, now: datetime) -> tuple[datetime | N
         expression = cron_expression(values.cron)
     except InvalidSchedule as error:
         if _is_impossible_day(values.cron):
-            problems.append(_never_due_problem(received))
+            problems.append(_impossible_day_problem(received))
         else:
             message, _, allowed = str(error).partition("; allowed: ")
             problems.append(Problem("cron", message, received, allowed or CRON_EXAMPLE))
         return None, problems
     first = next_due_time(expression, zone or ZoneInfo("UTC"), now)
     if first is None:
-        problems.append(_never_due_problem(received))
+        problems.append(_impossible_day_problem(received))
     return first, problems
 
 
@@ -141,7 +141,7 @@ def _is_impossible_day(cron: str) -> bool:
     return True
 
 
-def _never_due_problem(received: str) -> Problem:
+def _impossible_day_problem(received: str) -> Problem:
     allowed = "a day that exists in one of the months"
     return Problem("cron", "never fires: none of the months has this day", received, allowed)
 

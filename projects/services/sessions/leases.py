@@ -13,7 +13,7 @@ from django.db import transaction
 from django.db.models import Count, Q, QuerySet
 
 from berth.db.loops.bell import notify
-from projects.engine.turns import PendingCall, assign_calls
+from projects.engine.call_assignment import PendingCall, assign_calls
 from projects.models import Call, Phase, Pod, Session, SessionWorker
 from projects.models.workloads import ENDED_PHASES, LIVE_POD_STATES
 

@@ -41,7 +41,7 @@ from projects.services.workloads.checks.runtimes import limit_warnings, pools_fo
 from projects.services.workloads.checks.secrets import pools_with_secrets
 from projects.services.workloads.checks.volumes import pools_with_volumes
 from projects.services.workloads.names import free_name_to_suggest
-from projects.services.workloads.pending.bursting import burst_sentence
+from projects.services.workloads.pending.bursting import describe_bursting
 from projects.services.workloads.storing import store_workloads
 from projects.services.workloads.submission_view import SubmissionView
 
@@ -269,7 +269,7 @@ def collect_warnings(view: SubmissionView, drafts: Sequence[Draft]) -> list[list
             *quota_warnings(view, draft.workload, draft.demand),
             *dependencies,
             *limit_warnings(view, draft.spec, draft.workload.pools),
-            *filter(None, [burst_sentence(draft.workload, draft.workload.since)]),
+            *filter(None, [describe_bursting(draft.workload, draft.workload.since)]),
         ]
         for draft, dependencies in zip(drafts, missing, strict=True)
     ]

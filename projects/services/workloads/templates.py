@@ -131,7 +131,7 @@ def _check_template(project: Project, name: str, text: str, description: str) ->
     try:
         check_document(project, text)
     except Invalid as error:
-        problems += [_with_document_path(problem) for problem in error.problems]
+        problems += [_prefix_document_path(problem) for problem in error.problems]
         extra = error.extra
     if problems:
         raise Invalid(problems, **extra)
@@ -153,6 +153,6 @@ def check_document(project: Project, text: str) -> None:
     check_image(parse_workload({"name": "unnamed", **document}))
 
 
-def _with_document_path(problem: Problem) -> Problem:
+def _prefix_document_path(problem: Problem) -> Problem:
     path = f"{DOCUMENT_PATH}.{problem.path}" if problem.path else DOCUMENT_PATH
     return Problem(path, problem.message, problem.received, problem.allowed)

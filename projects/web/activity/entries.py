@@ -161,14 +161,14 @@ def _describe_entry(
         if row.action in WRITES and row.before:
             text = f"{WRITES[row.action]} secret"
         verb = f"{text} {(row.after or row.before or {}).get(key, '')}".strip() + " of node pool"
-    tail = tail or _inline_value(row, values)
+    tail = tail or _format_inline_values(row, values)
     if schedule:
         tail = f" for schedule {schedule}{tail}"
     if project is not None and row.object_type in ("workload", "workloadarray", "projectsecret", "session"):
         tail = f" {'of' if row.object_type == 'projectsecret' else 'in'} {project.name}{tail}"
-    is_complete = (row.object_type == "budget" and not row.before) or _shows_all(row, values, tail)
+    is_complete = (row.object_type == "budget" and not row.before) or _shows_all_values(row, values, tail)
     folded = [] if is_complete else [_value_change(*value) for value in values]
-    in_group = _verb_in_group(row, verb)
+    in_group = _group_verb_phrase(row, verb)
     # Subscriptions have names such as "vision to chat".
     if row.object_type == "subscription" and " to " in name:
         name, _, channel = name.rpartition(" to ")
@@ -176,7 +176,7 @@ def _describe_entry(
     return ActivityEntry(row, verb, name, _object_url(row, live), tail, folded, in_group)
 
 
-def _verb_in_group(row: Audit, verb: str) -> str:
+def _group_verb_phrase(row: Audit, verb: str) -> str:
     """Return the verb phrase for several entries, such as "created {} quotas", or "" if there is none."""
     noun = NOUNS.get(row.object_type, "")
     if not noun or row.action == "prune" or (row.object_type == "nodepool" and row.action in IN_POOL):
@@ -211,7 +211,7 @@ def _describe_role(row: Audit) -> ActivityEntry:
     )
 
 
-def _inline_value(row: Audit, values: Sequence[tuple[str, str, str]]) -> str:
+def _format_inline_values(row: Audit, values: Sequence[tuple[str, str, str]]) -> str:
     """Return a colon and the values that end the entry's sentence, or "" if the sentence shows no values."""
     after = row.after or {}
     if row.action == "submit":
@@ -221,7 +221,7 @@ def _inline_value(row: Audit, values: Sequence[tuple[str, str, str]]) -> str:
         parts.append(f"{format_count(after.get('gpus', 0), 'GPU')}{' each' if 'tasks' in after else ''}")
         return f": {', '.join(parts)}, priority {after['priority']}" if "priority" in after else ""
     if row.action == "set_quota" and not row.before:
-        return _new_quota_text(after)
+        return _describe_new_quota(after)
     if row.action in ("cordon", "uncordon", "drain", "terminate") and row.object_type == "node":
         return f": {after['reason']}" if after.get("reason") else ""
     if row.before and row.after and _fits_inline(values):
@@ -229,7 +229,7 @@ def _inline_value(row: Audit, values: Sequence[tuple[str, str, str]]) -> str:
     return ""
 
 
-def _new_quota_text(after: dict[str, Any]) -> str:
+def _describe_new_quota(after: dict[str, Any]) -> str:
     gpus, limit = after.get("gpu"), (after.get("limit") or {}).get("gpu")
     text = f": {format_count(gpus, 'GPU') if gpus is not None else 'any number of GPUs'}"
     if limit is not None:
@@ -243,7 +243,7 @@ def _fits_inline(values: Sequence[tuple[str, str, str]]) -> bool:
     )
 
 
-def _shows_all(row: Audit, values: Sequence[tuple[str, str, str]], tail: str) -> bool:
+def _shows_all_values(row: Audit, values: Sequence[tuple[str, str, str]], tail: str) -> bool:
     if all(key == "Phase" or new in ("", "0", row.object_name) for key, _, new in values):
         return True
     return bool(row.before) and bool(row.after) and _fits_inline(values) and " → " in tail

@@ -28,14 +28,14 @@ class EntryGroup:
         return self.first_entry.in_group.format(len(self.entries))
 
     @property
-    def named_entries(self) -> list[ActivityEntry]:
+    def first_entries_by_object(self) -> list[ActivityEntry]:
         """Return the first entry of each object, for at most MAX_NAMES objects."""
         by_name = {entry.name: entry for entry in reversed(self.entries)}
         return list(reversed(by_name.values()))[:MAX_NAMES]
 
     @property
     def unnamed_count(self) -> int:
-        return len({entry.name for entry in self.entries}) - len(self.named_entries)
+        return len({entry.name for entry in self.entries}) - len(self.first_entries_by_object)
 
 
 def group_entries(entries: Iterable[ActivityEntry]) -> Iterator[ActivityEntry | EntryGroup]:

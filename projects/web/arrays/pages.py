@@ -23,7 +23,7 @@ from berth.server.web.pages import Request, page, signed_in
 from projects.access import Action, may
 from projects.models import ArrayState, Phase, Workload, WorkloadArray
 from projects.queries.costs import array_gpu_hours_and_cost
-from projects.queries.reported_metrics import may_report
+from projects.queries.reported_metrics import can_metrics_change
 from projects.selectors import find_array, workloads
 from projects.services.arrays import TaskCounts, count_tasks
 from projects.services.arrays.stop_rules import PREVIEW_TASKS_MAX, parse_stop_rule, preview_stops
@@ -44,7 +44,7 @@ from projects.web.arrays.progress import ArrayProgress, load_progress
 from projects.web.workloads.actions import bulk_actions
 from projects.web.workloads.activity import load_activity
 from projects.web.workloads.columns import run_seconds
-from projects.web.workloads.failed_pods import load_log_addresses
+from projects.web.workloads.failed_pods import load_log_urls
 from projects.web.workloads.filters import STATES
 
 FIXED_COLUMNS = 8  # maximum number of task table columns, excluding parameters
@@ -123,7 +123,7 @@ def detail(request: Request, array_id: uuid.UUID) -> HttpResponse | StreamingHtt
     context = {
         **header,
         **table,
-        "rows_text": _shown_tasks_text(
+        "rows_text": _describe_listed_tasks(
             table["slice"], next(count for word, _, count in tabs if word == state)
         ),
         "states": tabs,
@@ -152,7 +152,8 @@ def detail(request: Request, array_id: uuid.UUID) -> HttpResponse | StreamingHtt
         "preview_tasks_max": PREVIEW_TASKS_MAX,
         "has_outputs": bool(array.spec.get("outputs")),
         "ranking": ranking,
-        "metrics_follow": may_report(array.ended_at, timezone.now()) and bool(ranking or array.ended_at),
+        "metrics_follow": can_metrics_change(array.ended_at, timezone.now())
+        and bool(ranking or array.ended_at),
         "tab": "overview",
     }
     return page(request, "projects/arrays/page.html", context, inner="projects/arrays/body.html")
@@ -191,7 +192,7 @@ def _table_context(
         queued = tasks.filter(held=False) if held else tasks
         row_slice = load_slice(queued, SORTS, sort=sort, default="index", cursor=cursor)
     activity = load_activity(row_slice.rows)
-    logs = load_log_addresses(row_slice.rows)
+    logs = load_log_urls(row_slice.rows)
     best = load_best_values(row_slice.rows, ranking) if ranking is not None else {}
     for task in row_slice.rows:
         cast("Any", task).runtime = run_seconds(task)
@@ -229,7 +230,7 @@ def _held_tasks(tasks: QuerySet[Workload]) -> HeldTasks | None:
     return HeldTasks(**values) if values["count"] > FOLDED_MIN else None
 
 
-def _shown_tasks_text(row_slice: PageSlice[Workload], total: int) -> str:
+def _describe_listed_tasks(row_slice: PageSlice[Workload], total: int) -> str:
     """Return a phrase such as "Tasks 0 to 49, 50 of 73"."""
     indexes = [task.array_index or 0 for task in row_slice.rows]
     if not indexes or row_slice.sort.removeprefix("-") != "index":

@@ -33,14 +33,14 @@ class QueuedTasks:
         return min(self.numbers, default=None)
 
     @property
-    def position_range(self) -> str:
+    def position_text(self) -> str:
         """Text such as "2" or "2-3, 7"."""
         return format_positions(self.numbers)
 
     @property
     def positions(self) -> str:
         """Text such as "Position 2" or "Positions 2-3, 7"."""
-        return f"Position{'s' if len(self.numbers) > 1 else ''} {self.position_range}" if self.numbers else ""
+        return f"Position{'s' if len(self.numbers) > 1 else ''} {self.position_text}" if self.numbers else ""
 
 
 def load_queued_tasks(arrays: Collection[uuid.UUID]) -> Mapping[uuid.UUID, QueuedTasks]:

@@ -18,13 +18,13 @@ def parse_expiry(text: str, zone: tzinfo, now: datetime) -> datetime | None:
         entered = datetime.fromisoformat(text.strip())
         expiry = (entered if entered.tzinfo else entered.replace(tzinfo=zone)).astimezone(UTC)
     except (ValueError, OverflowError):
-        raise _invalid("Enter a date and a time.") from None
+        raise _expiry_error("Enter a date and a time.") from None
     if expiry <= now:
-        raise _invalid("This time is in the past. Enter a later time.")
+        raise _expiry_error("This time is in the past. Enter a later time.")
     if expiry > now + MAX_LIFETIME:
-        raise _invalid(f"Enter a time within the next {MAX_LIFETIME.days} days.")
+        raise _expiry_error(f"Enter a time within the next {MAX_LIFETIME.days} days.")
     return expiry
 
 
-def _invalid(sentence: str) -> Invalid:
+def _expiry_error(sentence: str) -> Invalid:
     return Invalid([Problem("expires_at", sentence)])

@@ -11,7 +11,7 @@ from projects.models import Audit, Quota
 from projects.models.tenants import PoolOrGroup, Tenant, owner_columns, pool_or_group_columns
 from projects.services.quotas import remove_quota
 from projects.services.quotas.drafts import NO_VERSION, apply_draft
-from projects.services.quotas.places import find_pool_or_group
+from projects.services.quotas.pools_and_groups import find_pool_or_group
 from projects.web.quotas.form import (
     DRAFT_FIELDS_BY_PATH,
     QuotaForm,

@@ -40,7 +40,7 @@ class ScheduleRow:
     reader_zone: ZoneInfo | None = None
 
     @property
-    def next_in_schedule_zone(self) -> str:
+    def next_run_in_schedule_zone(self) -> str:
         """Time of the next run in the schedule's zone, or "" if it is the same in the reader's zone."""
         at = self.schedule.next_at
         return schedule_time(at, self.schedule, self.reader_zone) if at is not None else ""
@@ -172,7 +172,7 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
         rows = rows.filter(Q(name__icontains=word) | Q(project__name__icontains=word))
     zone = known_time_zone(request)
     listing = list_query(
-        request, COLUMNS, rows, lambda batch: _with_last_runs(batch, zone),
+        request, COLUMNS, rows, lambda batch: _build_schedule_rows(batch, zone),
         file_name="schedules", default="name",
     )  # fmt: skip
     if file := requested_csv(request, listing):
@@ -202,7 +202,7 @@ def detail(request: Request, project: str, name: str) -> HttpResponse | Streamin
     )
     if file := requested_csv(request, runs):
         return file
-    is_template_missing = bool(_with_missing_template([schedule]))
+    is_template_missing = bool(_ids_with_missing_template([schedule]))
     context = {
         "schedule": schedule,
         "is_template_missing": is_template_missing,
@@ -234,16 +234,16 @@ def apply_action(request: Request, project: str, name: str, action_name: str) ->
         schedules.require_change_permission(request.actor, schedule)
     chosen = ACTIONS[action_name]
     back = reverse("schedule", args=[project, name])
-    if action_name == "run" and _with_missing_template([schedule]):
+    if action_name == "run" and _ids_with_missing_template([schedule]):
         text = f"Template {schedule.template} no longer exists. Edit the schedule to choose another workload."
-        return _refuse_run(request, schedule, text, status=422 if request.method == "POST" else 200)
+        return _render_run_refusal(request, schedule, text, status=422 if request.method == "POST" else 200)
     if request.method == "POST":
         try:
             chosen.run(actor=request.actor, schedule=schedule)
         except (Conflict, Invalid) as error:
             if action_name != "run":
                 raise
-            return _refuse_run(request, schedule, describe_error(error), status=error.status)
+            return _render_run_refusal(request, schedule, describe_error(error), status=error.status)
         to = reverse("schedules") if chosen.leaves else back
         return success_response(request, chosen.result.format(name), to=to, leave=chosen.leaves)
     return confirm_page(
@@ -256,7 +256,7 @@ def apply_action(request: Request, project: str, name: str, action_name: str) ->
     )
 
 
-def _refuse_run(request: Request, schedule: Schedule, text: str, *, status: int) -> HttpResponse:
+def _render_run_refusal(request: Request, schedule: Schedule, text: str, *, status: int) -> HttpResponse:
     """Explain why no run can be submitted. Offer to edit the schedule if the user may do so."""
     arguments = [schedule.project.name, schedule.name]
     may_edit = schedules.may_change(request.actor, schedule)
@@ -270,7 +270,7 @@ def _refuse_run(request: Request, schedule: Schedule, text: str, *, status: int)
     )
 
 
-def _with_missing_template(rows: Sequence[Schedule]) -> set[int]:
+def _ids_with_missing_template(rows: Sequence[Schedule]) -> set[int]:
     """Return the IDs of the schedules whose template has been deleted."""
     names = {row.template for row in rows if row.template}
     stored = (
@@ -279,7 +279,7 @@ def _with_missing_template(rows: Sequence[Schedule]) -> set[int]:
     return {row.pk for row in rows if row.template and (row.project_id, row.template) not in stored}
 
 
-def _with_last_runs(rows: list[Schedule], zone: ZoneInfo | None) -> list[ScheduleRow]:
+def _build_schedule_rows(rows: list[Schedule], zone: ZoneInfo | None) -> list[ScheduleRow]:
     ranked = ScheduleRun.objects.filter(schedule__in=rows).annotate(
         place=Window(RowNumber(), partition_by="schedule_id", order_by=("-due_at", "-pk"))
     )
@@ -287,7 +287,7 @@ def _with_last_runs(rows: list[Schedule], zone: ZoneInfo | None) -> list[Schedul
     runs: dict[int, list[ScheduleRun]] = defaultdict(list)
     for run in latest.order_by("schedule_id", "place"):
         runs[run.schedule_id].append(run)
-    broken = _with_missing_template(rows)
+    broken = _ids_with_missing_template(rows)
     return [ScheduleRow(row, runs[row.pk], row.pk in broken, zone) for row in rows]
 
 

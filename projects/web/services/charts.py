@@ -92,7 +92,7 @@ def metrics_over_time(
     service: Service, config: AutoscalerConfig, now: datetime, span: str
 ) -> MetricsOverTime:
     """Return a service's charts over `span`, a key of SPANS. Any other value selects the default span."""
-    span = valid_span(span)
+    span = span_or_default(span)
     points = _points(service, now, span)
     axis = TimeAxis(now - SPANS[span][1], now, _valid_seconds(config))
     if not points:
@@ -101,7 +101,7 @@ def metrics_over_time(
     return MetricsOverTime(span, axis.begin, now, tuple(_build_charts(config, points, axis)), minutes or None)
 
 
-def valid_span(span: str) -> str:
+def span_or_default(span: str) -> str:
     return span if span in SPANS else DEFAULT_SPAN
 
 
@@ -176,7 +176,7 @@ def csv_rows(service: Service, now: datetime, span: str) -> Iterator[list[Any]]:
         _value_getter("total_queue_reqs", 1),
         _value_getter("queue_time_p95", 1),
     )
-    for point in _points(service, now, valid_span(span)):
+    for point in _points(service, now, span_or_default(span)):
         yield [point.at, point.engines, point.reporting, usage(point), queued(point), latency(point)]
 
 

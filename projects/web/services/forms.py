@@ -57,7 +57,7 @@ class ScaleInForm(Form):
 def scale_out(request: Request, service: str) -> HttpResponse:
     row = _find_service(request, service)
     if running := requests.active_request(row):
-        return _refuse_scaling(request, row, running)
+        return _render_scaling_refusal(request, row, running)
     count = engine_count(row)
     form = ScaleOutForm(
         request.POST or None, engines=count, initial={"num_replicas": count + 1}, auto_id="scale_%s"
@@ -83,7 +83,7 @@ def scale_in(request: Request, service: str) -> HttpResponse:
     """
     row = _find_service(request, service)
     if running := requests.active_request(row):
-        return _refuse_scaling(request, row, running)
+        return _render_scaling_refusal(request, row, running)
     initial = {"num_replicas": max(row.initial_engines, engine_count(row) - 1)}
     form = ScaleInForm(request.POST or None, initial=initial, auto_id="scale_%s")
     order_text = f"The newest engines are removed first. The {row.initial_engines} initial engines stay."
@@ -123,7 +123,7 @@ def _describe_engine(engine: InferenceEngine) -> str:
     return f"{engine.name} ({status[:1].lower()}{status[1:]}), {engine.url or 'no address yet'}"
 
 
-def _refuse_scaling(request: Request, row: Service, running: ScaleRequest) -> HttpResponse:
+def _render_scaling_refusal(request: Request, row: Service, running: ScaleRequest) -> HttpResponse:
     """Explain that another scale request is in progress, and offer to cancel it if possible."""
     may_cancel = running.direction == "scale_out" and running.status != "ROLLING_BACK"
     cancel_url = reverse("service-cancel", args=[row.workload_id, running.pk])
@@ -158,7 +158,7 @@ def cancel(request: Request, service: str, request_id: str) -> HttpResponse:
 
 @signed_in
 @require_http_methods(["GET", "POST"])
-def switch(request: Request, service: str, word: str) -> HttpResponse:
+def switch_autoscaler(request: Request, service: str, word: str) -> HttpResponse:
     row, on = _find_service(request, service), word == "on"
     verb = "Enable" if on else "Disable"
     if request.method == "POST":

@@ -30,7 +30,7 @@ from projects.web.services.charts import (
     csv_rows,
     latest_metrics,
     metrics_over_time,
-    valid_span,
+    span_or_default,
 )
 from projects.web.services.conditions import condition_row, explain_unknown_states, measured_at
 from projects.web.services.list_queries import SERVING_STATES, annotate_load, filter_by_state
@@ -183,7 +183,7 @@ def _allocated_gpus(engines: list[InferenceEngine]) -> Counter[int]:
 def detail(request: Request, service: str) -> HttpResponse | StreamingHttpResponse:
     row = find_service(request.actor, service)
     if request.GET.get("format") == "csv":
-        span = valid_span(request.GET.get("span", ""))
+        span = span_or_default(request.GET.get("span", ""))
         name = f"metrics-of-{row.workload.name}-{span}"
         return csv_response(request, name, CSV_HEADERS, csv_rows(row, timezone.now(), span))
     return page(

@@ -167,7 +167,7 @@ def apply_to_selection(request: Request, action_name: str) -> HttpResponse:
         if chosen
         else ""
         if selected
-        else _no_change_text(action_name),
+        else _selection_hint(action_name),
         "cost": cost,
         "label": f"{action.title} {_describe(chosen)}",
         "dismiss": _dismiss_label(action_name, chosen) if chosen else "Close",
@@ -185,7 +185,7 @@ def apply_to_selection(request: Request, action_name: str) -> HttpResponse:
             if isinstance(row, WorkloadArray)
         ],
         "unchanged": unchanged,
-        "unchanged_text": _unchanged_text([row for each in unchanged for row in each.rows]),
+        "unchanged_text": _describe_unchanged_rows([row for each in unchanged for row in each.rows]),
     }
     return page(request, "projects/workloads/bulk.html", context, inner="projects/workloads/bulk_form.html")
 
@@ -219,7 +219,7 @@ def _kind_label(rows: Rows) -> str:
     return " and ".join(kind if len(rows) == 1 else f"{kind}s" for kind in sorted(kinds, reverse=True))
 
 
-def _no_change_text(action_name: str) -> str:
+def _selection_hint(action_name: str) -> str:
     kind = {
         "resume": "suspended workloads",
         "retry": "arrays with failed tasks",
@@ -266,7 +266,7 @@ def _describe_tasks(action_name: str, counts: TaskCounts) -> str:
     return format_count(counts.total if action_name == "delete" else counts.live, "task")
 
 
-def _unchanged_text(rows: Rows) -> str:
+def _describe_unchanged_rows(rows: Rows) -> str:
     return f"{_describe(rows)} {'stays' if len(rows) == 1 else 'stay'} unchanged:"
 
 

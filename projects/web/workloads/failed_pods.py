@@ -11,7 +11,7 @@ from projects.models import Phase, Pod, PodState, Workload
 ERROR_LINES = 40  # number of lines at the end of a log that are searched for an error
 
 
-def load_log_addresses(workloads: Iterable[Workload]) -> Mapping[UUID, str]:
+def load_log_urls(workloads: Iterable[Workload]) -> Mapping[UUID, str]:
     """Return the URL of the last log lines of each failed workload's first failed pod.
 
     Only pods of the last run count.

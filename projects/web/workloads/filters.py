@@ -232,11 +232,11 @@ def _array_condition(state: str) -> Q:
         return of_arrays & ~Q(array__state=ArrayState.ACTIVE)
     of_arrays &= Q(array__state=ArrayState.ACTIVE)
     if state in ("pending", "suspended"):
-        of_arrays &= ~Q(array__in=_array_ids_with("running"))
+        of_arrays &= ~Q(array__in=_array_ids_in_state("running"))
     if state == "suspended":
-        of_arrays &= ~Q(array__in=_array_ids_with("pending"))
+        of_arrays &= ~Q(array__in=_array_ids_in_state("pending"))
     if state in ("pending", "running"):
-        of_arrays &= Q(array__in=_array_ids_with(state))
+        of_arrays &= Q(array__in=_array_ids_in_state(state))
     return of_arrays
 
 
@@ -256,7 +256,7 @@ def phase_condition(state: str) -> Q:
     return Q(phase__in=STATES[state][1])
 
 
-def _array_ids_with(state: str) -> QuerySet[Workload, Any]:
+def _array_ids_in_state(state: str) -> QuerySet[Workload, Any]:
     tasks = Workload.objects.filter(array__isnull=False, phase__in=STATES[state][1])
     return tasks.order_by().values("array")
 

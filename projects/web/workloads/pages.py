@@ -42,7 +42,7 @@ from projects.web.workloads.engine_rows import (
     exclude_folded_engines,
     insert_inference_engine_rows,
 )
-from projects.web.workloads.failed_pods import load_log_addresses
+from projects.web.workloads.failed_pods import load_log_urls
 from projects.web.workloads.filters import (
     PERIODS,
     WorkloadFilters,
@@ -55,7 +55,7 @@ from projects.web.workloads.filters import (
 )
 from projects.web.workloads.no_matches import describe_no_matches
 from projects.web.workloads.replicas import load_replicas
-from projects.web.workloads.request_words import NO_GPU, set_request_labels
+from projects.web.workloads.request_labels import NO_GPU, set_request_labels
 from projects.web.workloads.reservations import load_reservations
 from projects.web.workloads.sorting import (
     DEFAULT_SORT,
@@ -170,7 +170,7 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
     shows_status = "status" in columns
     activity = load_activity(row_slice.rows) if shows_status or "state" in columns else {}
     reservations = load_reservations(row_slice.rows) if shows_status else {}
-    logs = load_log_addresses(row_slice.rows) if shows_status else {}
+    logs = load_log_urls(row_slice.rows) if shows_status else {}
     for row in row_slice.rows:
         cast("Any", row).replicas = replicas.get(row.pk)
         cast("Any", row).progress = row.array_id and progress[row.array_id]
@@ -232,7 +232,7 @@ def _recent_failures(actor: Actor, filters: WorkloadFilters) -> list[Workload]:
 
 
 def _has_request_labels(row: Any) -> bool:
-    return bool(getattr(row, "cpu_words", "") or getattr(row, "gpu_words", NO_GPU) != NO_GPU)
+    return bool(getattr(row, "cpu_label", "") or getattr(row, "gpu_label", NO_GPU) != NO_GPU)
 
 
 def _as_csv(request: Request, rows: QuerySet[Workload]) -> StreamingHttpResponse:

@@ -82,11 +82,11 @@ def annotate_values(
     for key in {sort.removeprefix("-"), *COMPUTED.intersection(columns)} & KEYS.keys():
         rows = rows.annotate(**KEYS[key](each_task))
     if sort.removeprefix("-") == "gpus":
-        rows = rows.annotate(liveness=_liveness(each_task, is_descending=sort.startswith("-")))
+        rows = rows.annotate(liveness=_live_rows_key(each_task, is_descending=sort.startswith("-")))
     return rows
 
 
-def _liveness(each_task: bool, *, is_descending: bool) -> Case:
+def _live_rows_key(each_task: bool, *, is_descending: bool) -> Case:
     """Return a sort key that puts live rows before ended rows, whose GPUs are no longer allocated."""
     live, ended = (1, 0) if is_descending else (0, 1)
     has_ended = Q(phase__in=ENDED_PHASES)
@@ -95,11 +95,11 @@ def _liveness(each_task: bool, *, is_descending: bool) -> Case:
     return Case(When(has_ended, then=ended), default=live, output_field=IntegerField())
 
 
-def _wait(each_task: bool) -> Columns:
+def _wait_columns(each_task: bool) -> Columns:
     """Return the seconds from submission to the first start, or 0."""
     own: Combinable = _seconds(F("first_started_at") - F("submitted_at"))
     if not each_task:
-        of_array = _seconds(_first_start(_row_attempts()) - F("array__submitted_at"))
+        of_array = _seconds(_first_start(_all_array_attempts()) - F("array__submitted_at"))
         own = Case(When(IS_TASK, then=of_array), default=own)
     return {"wait_seconds": Coalesce(own, Value(0))}
 
@@ -109,11 +109,11 @@ def _first_start(tasks: QuerySet[Workload]) -> Subquery:
     return Subquery(starts.values("first_started_at")[:1])
 
 
-def _since(each_task: bool) -> Columns:
+def _since_columns(each_task: bool) -> Columns:
     """Return the times for the column *State since*. An array's time is defined as in `ArrayProgress`."""
     if each_task:
         return {"shown_since": F("since")}
-    tasks = _row_tasks().filter(held=False)
+    tasks = _current_array_tasks().filter(held=False)
     started = tasks.filter(first_started_at__isnull=False)
     last_change = Subquery(started.values("array").annotate(at=Max("since")).values("at"))
     changed = Case(
@@ -129,11 +129,11 @@ def _seconds(duration: Combinable) -> Cast:
     return Cast(Extract(duration, "epoch"), IntegerField())
 
 
-def _name(each_task: bool) -> Columns:
+def _name_columns(each_task: bool) -> Columns:
     return {"shown_name": F("name") if each_task else Coalesce("array__name", "name")}
 
 
-def _gpus(each_task: bool) -> Columns:
+def _gpu_columns(each_task: bool) -> Columns:
     """Return the GPUs that the column *GPUs* shows, and the requested GPUs.
 
     The column shows the allocated GPUs or, for ended rows, the requested GPUs.
@@ -144,7 +144,7 @@ def _gpus(each_task: bool) -> Columns:
         shown: Combinable = Case(ended, default=F("gpu_milli_now"))
         return {"shown_gpu_milli": shown, "requested_gpu_milli": F("gpu_milli_min")}
 
-    current_tasks = _row_tasks().filter(held=False, phase__in=LIVE_PHASES)
+    current_tasks = _current_array_tasks().filter(held=False, phase__in=LIVE_PHASES)
     is_service = Q(kind=WorkloadKind.SERVICE, array__isnull=True)
 
     def total(column: str) -> Case:
@@ -159,31 +159,31 @@ def _gpus(each_task: bool) -> Columns:
     return {"shown_gpu_milli": shown, "requested_gpu_milli": total("gpu_milli_min")}
 
 
-def _evictions(each_task: bool) -> Columns:
-    return {"shown_evictions": _array_total("preemptions", each_task)}
+def _eviction_columns(each_task: bool) -> Columns:
+    return {"shown_evictions": _sum_over_array("preemptions", each_task)}
 
 
-def _runs(each_task: bool) -> Columns:
-    return {"shown_runs": _array_total("run", each_task)}
+def _run_columns(each_task: bool) -> Columns:
+    return {"shown_runs": _sum_over_array("run", each_task)}
 
 
-def _state(each_task: bool) -> Columns:
+def _state_columns(each_task: bool) -> Columns:
     """Return the sort values of the column *State*, in lower case, such as "unschedulable"."""
     unschedulable = When(phase=Phase.PENDING, reason=UNSCHEDULABLE_REASON, then=Value("unschedulable"))
     of_workload: list[When] = [unschedulable]
     if not each_task:
         of_workload += [
-            When(IS_RUNNING_SERVICE & ~Exists(_serving(True)), then=Value(NOT_SERVING)),
-            When(IS_RUNNING_SERVICE & Exists(_serving(False)), then=Value(PARTLY_SERVING)),
+            When(IS_RUNNING_SERVICE & ~Exists(_engines_by_serving_state(True)), then=Value(NOT_SERVING)),
+            When(IS_RUNNING_SERVICE & Exists(_engines_by_serving_state(False)), then=Value(PARTLY_SERVING)),
             When(IS_RUNNING_SERVICE, then=Value("serving")),
         ]
-    of_array = [] if each_task else _array_states()
+    of_array = [] if each_task else _array_state_cases()
     default = Cast("phase", CharField())
     return {"shown_state": Case(*of_array, *of_workload, default=default, output_field=CharField())}
 
 
-def _array_states() -> list[When]:
-    tasks = _row_tasks()
+def _array_state_cases() -> list[When]:
+    tasks = _current_array_tasks()
     running = tasks.filter(phase__in=RUNNING_PHASES)
     queued = tasks.filter(phase=Phase.PENDING, held=False)
     is_unschedulable = Exists(queued.filter(reason=UNSCHEDULABLE_REASON)) & ~Exists(
@@ -199,11 +199,11 @@ def _array_states() -> list[When]:
     ]
 
 
-def _attention(each_task: bool) -> Columns:
+def _attention_columns(each_task: bool) -> Columns:
     """Rank rows by urgency: failures, then unschedulable or degraded rows, then pending rows, then
     all others.
     """
-    failed_tasks = _row_tasks().filter(phase=Phase.FAILED)
+    failed_tasks = _current_array_tasks().filter(phase=Phase.FAILED)
     degraded = Q(phase=Phase.RUNNING) & ~Q(message__regex=ALL_RUNNING)
     if not each_task:
         degraded &= Q(array__isnull=True)
@@ -216,21 +216,21 @@ def _attention(each_task: bool) -> Columns:
         When(shown_state__in=(Phase.STARTING, Phase.STOPPING), then=3),
         When(shown_state__in=(Phase.RUNNING, "serving"), then=4),
     ]
-    return {**_state(each_task), "attention": Case(*ranks, default=5, output_field=IntegerField())}
+    return {**_state_columns(each_task), "attention": Case(*ranks, default=5, output_field=IntegerField())}
 
 
-def _array_total(column: str, each_task: bool) -> Combinable:
+def _sum_over_array(column: str, each_task: bool) -> Combinable:
     if each_task:
         return F(column)
-    total = _sum(_row_attempts(), column)
+    total = _sum(_all_array_attempts(), column)
     return Case(When(IS_TASK, then=total), default=F(column), output_field=BigIntegerField())
 
 
-def _row_tasks() -> QuerySet[Workload]:
-    return _row_attempts().filter(superseded=False)
+def _current_array_tasks() -> QuerySet[Workload]:
+    return _all_array_attempts().filter(superseded=False)
 
 
-def _row_attempts() -> QuerySet[Workload]:
+def _all_array_attempts() -> QuerySet[Workload]:
     """Return all attempts of the tasks in the row's array."""
     return Workload.objects.filter(array=OuterRef("array")).order_by()
 
@@ -240,7 +240,7 @@ def _live_engine_workloads() -> QuerySet[Workload]:
     return Workload.objects.filter(pk__in=engines, phase__in=LIVE_PHASES).order_by()
 
 
-def _serving(is_serving: bool) -> QuerySet[InferenceEngine]:
+def _engines_by_serving_state(is_serving: bool) -> QuerySet[InferenceEngine]:
     engines = InferenceEngine.objects.filter(service__workload=OuterRef("pk"), ended_at__isnull=True)
     serving = Q(state=EngineState.ACTIVE, is_healthy=True)
     return engines.filter(serving if is_serving else ~serving).order_by()
@@ -254,12 +254,12 @@ def _sum(rows: QuerySet[Workload], column: str) -> Combinable:
 
 
 KEYS: Mapping[str, Callable[[bool], Columns]] = {
-    "name": _name,
-    "state": _state,
-    "gpus": _gpus,
-    "since": _since,
-    "wait": _wait,
-    "runs": _runs,
-    "evictions": _evictions,
-    "attention": _attention,
+    "name": _name_columns,
+    "state": _state_columns,
+    "gpus": _gpu_columns,
+    "since": _since_columns,
+    "wait": _wait_columns,
+    "runs": _run_columns,
+    "evictions": _eviction_columns,
+    "attention": _attention_columns,
 }

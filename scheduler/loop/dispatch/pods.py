@@ -16,7 +16,7 @@ from berth.db.writes.moves import RowChange
 from berth.db.writes.set_writes import write_changes, write_in_halves
 from pools.models import Node
 from pools.runtimes.base import PodSpec, RuntimeFailure, StartRejected, StopNotice
-from projects.engine.pod_sentences import pod_subject
+from projects.engine.pod_sentences import format_pod
 from projects.models import Phase, Pod, PodState, Workload
 from projects.services.secrets import MissingSecret
 from projects.services.workloads.phase_transitions import PhaseTransition
@@ -121,7 +121,7 @@ def start_pods(now: datetime, context: SchedulerContext, projects: RelatedRows =
     accepted = {pk for pk, failure in failures.items() if not failure}
     handle_rejections(starting_pods, accepted, attempts.rejected, now, context)
     context.start_messages.failures = earlier_failures | {
-        pod.workload_id: f"{pod_subject(pod.role, pod.index)} {failures[pod.pk]}."
+        pod.workload_id: f"{format_pod(pod.role, pod.index)} {failures[pod.pk]}."
         for pod in reversed(due_pods)
         if failures[pod.pk]
     }
@@ -152,7 +152,7 @@ def _start_and_log_failures(starts: "Starts", now: datetime, context: SchedulerC
         first, count = failed[0], len(failed) - 1
         others = f" and {count} other{'s' if count > 1 else ''}" if count else ""
         log.warning("pod %s%s could not be started: %s", first.pk, others, error)
-        name = f"{pod_subject(first.role, first.index)} of {first.workload.handle}{others}"
+        name = f"{format_pod(first.role, first.index)} of {first.workload.handle}{others}"
         attempts.notes.append(f"{name} could not be started: {error}")
     return attempts
 

@@ -9,7 +9,7 @@ from berth.db.writes.moves import RowChange, change_rows
 from berth.db.writes.set_writes import write_in_halves
 from pools.runtimes.base import PodReport
 from pools.runtimes.base import PodState as Reported
-from projects.engine.pod_sentences import pod_subject
+from projects.engine.pod_sentences import format_pod
 from projects.models import Pod, PodState, Workload
 from projects.services import announce, events
 from scheduler.loop.dispatch.lifecycle.gangs import ACTOR
@@ -62,7 +62,7 @@ def _write_warnings(warnings: Sequence[PodWarning]) -> None:
         events.build(
             KIND,
             rows[each.pod.workload_id],
-            f"{pod_subject(each.pod.role, each.pod.index)}: {each.text}.",
+            f"{format_pod(each.pod.role, each.pod.index)}: {each.text}.",
             actor=ACTOR,
             data={"pod": str(each.pod.pk), "role": each.pod.role, "index": each.pod.index},
         )

@@ -17,7 +17,7 @@ from projects.models.tenants import applies_to_any
 from projects.queries.idle_rules import idle_status
 from projects.services.arrays.waiting import explain_held_task
 from projects.services.dependencies import current_waiting_message
-from projects.services.workloads.pending.bursting import burst_sentence
+from projects.services.workloads.pending.bursting import describe_bursting
 from scheduler.engine.plan import Reason
 from scheduler.models import Eviction, QueueStatus
 from scheduler.reports import selectors
@@ -87,7 +87,7 @@ def explain(actor: Actor, workload: Workload, now: datetime | None = None) -> Ex
         expected_start=starts,
         expected_start_reason=because,
         expected_start_after=expected_start_after(viewer_for(actor), stored, starts),
-        burst=burst_sentence(workload, now) if workload.phase in PENDING_PHASES else "",
+        burst=describe_bursting(workload, now) if workload.phase in PENDING_PHASES else "",
         idle=idle_status(workload).sentence,
         blockers=[_with_remaining_seconds(now, blocker) for blocker in stored.get("blockers", [])],
         queue=_queue_documents(workload),

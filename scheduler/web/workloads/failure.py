@@ -9,7 +9,7 @@ from django.utils.text import Truncator
 
 from berth.server.web.numbers import duration
 from projects.actor import Actor
-from projects.engine.pod_sentences import pod_ending
+from projects.engine.pod_sentences import describe_pod_exit
 from projects.models import Phase, Pod, PodState, Workload
 from projects.selectors import workloads
 from projects.services.arrays import GENERAL_REASONS
@@ -49,7 +49,7 @@ def describe_failure(workload: Workload, placements: Iterable[PodPlacement]) -> 
     pod = first_failed_pod(workload, placements)
     if pod is None:
         return Failure(message.removesuffix(".") or "The workload failed", "", None)
-    ending = pod_ending(pod.role, pod.index, pod.exit_code, pod.signal)
+    ending = describe_pod_exit(pod.role, pod.index, pod.exit_code, pod.signal)
     return Failure(ending, _remaining_message(message, ending), pod, _runtime_phrase(pod))
 
 

@@ -19,7 +19,7 @@ from berth.server.web.pages import Request, signed_in
 from projects.actor import Actor
 from projects.engine.metrics import Point, Series
 from projects.models import Metric, Workload
-from projects.queries.reported_metrics import may_report, to_series, workload_metrics
+from projects.queries.reported_metrics import can_metrics_change, to_series, workload_metrics
 from projects.selectors import find_workload, workloads
 
 POINTS = 200
@@ -67,7 +67,7 @@ def load_metrics(request: Request, workload: Workload) -> dict[str, Any]:
         "other": other,
         "candidates": _comparison_candidates(request.actor, workload) if rows else [],
         "address": reverse("workload-metric-charts", args=[workload.pk]),
-        "live": may_report(workload.ended_at, timezone.now()),
+        "live": can_metrics_change(workload.ended_at, timezone.now()),
     }
 
 

@@ -29,7 +29,7 @@ from projects.services.workloads import current_quota_warnings, is_editable, por
 from projects.services.workloads.pending.unschedulable import REASON as UNSCHEDULABLE
 from projects.web.workloads.actions import allowed_actions
 from projects.web.workloads.replicas import load_replicas
-from projects.web.workloads.request_words import set_request_labels
+from projects.web.workloads.request_labels import set_request_labels
 from projects.web.workloads.resubmission import latest_resubmission, resubmission_source
 from projects.web.workloads.sorting import ALL_RUNNING
 from scheduler.engine.smallest_change.change import ChangeKind

@@ -8,7 +8,7 @@ from django.utils import timezone
 
 from pools.models import NodePool
 from projects.actor import Actor
-from projects.engine.replicas.conditions import compute_metrics, with_sample
+from projects.engine.replicas.conditions import add_sample, compute_metrics
 from projects.engine.replicas.readings import Histogram, MetricReading, MetricsSample, SampleWindow
 from projects.engine.replicas.storing import metrics_to_json, to_json
 from projects.models import (
@@ -171,7 +171,7 @@ def _metrics(service: Service, now: datetime) -> None:
         readings = (
             () if 70 <= number < 73 else tuple(_reading(name, number, len(engines)) for name in engines)
         )
-        window = with_sample(window, MetricsSample(at.timestamp(), engines, readings), config)
+        window = add_sample(window, MetricsSample(at.timestamp(), engines, readings), config)
         MetricsPoint.objects.create(
             service=service, at=at, engines=len(engines), reporting=len(readings),
             values=metrics_to_json(compute_metrics(window, config)),

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from projects.engine.replicas.conditions import Condition, conditions, with_sample
+from projects.engine.replicas.conditions import Condition, add_sample, conditions
 from projects.engine.replicas.config import AutoscalerConfig
 from projects.engine.replicas.decide import Fleet, ScalingAction, ScalingDecision, ScalingTimes, decide
 from projects.engine.replicas.readings import Histogram, MetricReading, MetricsSample, SampleWindow
@@ -42,7 +42,7 @@ class Watch:
                 )
                 for name in answering
             )  # fmt: skip
-            self.window = with_sample(self.window, MetricsSample(self.now, names, readings), self.config)
+            self.window = add_sample(self.window, MetricsSample(self.now, names, readings), self.config)
         return self
 
     def decide(

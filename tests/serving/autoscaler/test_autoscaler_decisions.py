@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from projects.engine.replicas.conditions import with_sample
+from projects.engine.replicas.conditions import add_sample
 from projects.engine.replicas.config import AutoscalerConfig, ScaleInPolicy, ScaleOutPolicy
 from projects.engine.replicas.decide import HoldReason, ScalingAction
 from projects.engine.replicas.readings import MetricReading, MetricsSample, SampleWindow
@@ -240,6 +240,6 @@ def test_throughput_is_computed_from_token_counters() -> None:
     window, config = SampleWindow(), AutoscalerConfig()
     for step, generated in enumerate([100.0, 600.0, 1100.0, 500.0]):
         reading = MetricReading("engine_0", generated=generated)
-        window = with_sample(window, MetricsSample(10.0 * step, ("engine_0",), (reading,)), config)
+        window = add_sample(window, MetricsSample(10.0 * step, ("engine_0",), (reading,)), config)
     throughputs = [sample.readings[0].throughput for sample in window.samples]
     assert throughputs == [None, 50.0, 50.0, 50.0]

@@ -5,7 +5,7 @@ import json
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from projects.engine.replicas.conditions import compute_metrics, with_sample
+from projects.engine.replicas.conditions import add_sample, compute_metrics
 from projects.engine.replicas.config import AutoscalerConfig, ScaleInPolicy
 from projects.engine.replicas.decide import Fleet, ScalingAction, ScalingTimes, decide, remaining_cooldown
 from projects.engine.replicas.measures import interpolate_quantile
@@ -48,7 +48,7 @@ def stories(draw: st.DrawFn) -> tuple[SampleWindow, AutoscalerConfig, float]:
     window, now = SampleWindow(), 0.0
     for step in draw(st.lists(st.sampled_from([10.0, 10.0, 10.0, 25.0, 40.0, -5.0]), max_size=8)):
         now += step
-        window = with_sample(window, draw(samples(now)), config)
+        window = add_sample(window, draw(samples(now)), config)
     return window, config, now
 
 
@@ -115,7 +115,7 @@ def test_condition_duration_never_exceeds_the_time_covered_by_its_samples(
     window, config, now = story
     for _, since in window.since:
         assert since <= now
-    moved = with_sample(window, MetricsSample(now + step, NAMES, ()), config)
+    moved = add_sample(window, MetricsSample(now + step, NAMES, ()), config)
     assert moved.since == ()
     assert all(0 <= now + step - sample.at <= config.condition_window_secs for sample in moved.samples)
 

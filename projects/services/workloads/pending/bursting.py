@@ -10,7 +10,7 @@ from pools.models import NodePool
 from projects.models import Workload
 
 
-def burst_sentence(workload: Workload, now: datetime) -> str:
+def describe_bursting(workload: Workload, now: datetime) -> str:
     """Return when the workload may use its last pool and what its GPUs cost there, as a sentence.
 
     Return an empty string if it may use all of its pools now.

@@ -11,7 +11,7 @@ from datetime import UTC, datetime, timedelta
 from berth.core.spec.sections import retry as kinds
 from berth.core.values.signals import signal_name
 from projects.engine.lifecycle import PROGRESS_TIME
-from projects.engine.pod_sentences import pod_ending, pod_subject, sentence_to_clause
+from projects.engine.pod_sentences import describe_pod_exit, format_pod, sentence_to_clause
 from projects.engine.retries import Failure, Retry, RetryState, decide_retry
 from scheduler.engine.model import Role, RoleGroup
 
@@ -172,7 +172,7 @@ def _failure_verdict(gang: GangFacts, pod: PodFact, note: str = "") -> Verdict:
     code = 128 + pod.signal if pod.signal is not None else pod.exit_code
     if code == 0:  # the pod was stopped because its workspace was full, and its command ended normally
         code = 1
-    message = pod_ending(pod.role, pod.index, pod.exit_code, pod.signal)
+    message = describe_pod_exit(pod.role, pod.index, pod.exit_code, pod.signal)
     message += f": {pod.message.removesuffix('.')}." if pod.message else "."
     message = f"{message} {note}".rstrip()
     reason = pod.stop_reason if pod.stop_reason in KINDS else "PodFailed"
@@ -255,7 +255,7 @@ def _loss_verdict(gang: GangFacts, pod: PodFact | None) -> Verdict:
         action = "was lost" if pod.state == "lost" else "was stopped"
         if pod.state in LIVE_STATES:
             action = "is being stopped"
-        end = f"{pod_subject(pod.role, pod.index)} {action}: {pod.eviction or pod.message}"
+        end = f"{format_pod(pod.role, pod.index)} {action}: {pod.eviction or pod.message}"
         cause = f"{end.rstrip('.: ')}."
     failure = Failure(kinds.NODE_LOST, node=pod.node if pod else None)
     if _has_loss_rule(gang):

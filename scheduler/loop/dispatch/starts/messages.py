@@ -9,7 +9,7 @@ from berth.db.loops.lease import fenced_transaction
 from berth.db.writes.moves import RowChange
 from berth.db.writes.set_writes import write_changes
 from pools.runtimes.base import PodReport
-from projects.engine.pod_sentences import pod_subject
+from projects.engine.pod_sentences import format_pod
 from projects.models import Phase, PodState, Workload
 from projects.services import announce
 from scheduler.loop.context import SchedulerContext
@@ -73,4 +73,4 @@ def _progress_text(entries: list[tuple[PodRow, str]]) -> str:
     if pod is None:
         return ""
     others = f"; {len(entries) - 1} more starting" if len(entries) > 1 else ""
-    return f"{pod_subject(pod.role, pod.index)}: {progress}{others}."
+    return f"{format_pod(pod.role, pod.index)}: {progress}{others}."

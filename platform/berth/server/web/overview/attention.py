@@ -23,7 +23,7 @@ from projects.selectors import budgets, workload_count, workloads
 from projects.services.arrays import failure_sentence, failures_by_array
 from projects.services.workloads import RESUBMITTED_EVENT
 from projects.services.workloads.pending.unschedulable import REASON as UNSCHEDULABLE
-from projects.web.workloads.failed_pods import load_log_addresses
+from projects.web.workloads.failed_pods import load_log_urls
 from projects.web.workloads.filters import failed_since_condition
 from scheduler.reports.pool_diagnosis import RECONCILER, find_pool_errors
 from scheduler.reports.queues.starved import Shortfall
@@ -123,7 +123,7 @@ def _failed_items(
     items = [*map(_failed_item, newest), *_failed_array_items(rows.filter(array__isnull=False))]
     items.sort(key=lambda item: item.at or now, reverse=True)
     listed = items[:OF_EACH_MAX]
-    logs = load_log_addresses(item.failed for item in listed if item.failed)
+    logs = load_log_urls(item.failed for item in listed if item.failed)
     result = [replace(item, log=logs.get(item.failed.pk, "")) if item.failed else item for item in listed]
     if len(items) > OF_EACH_MAX:
         total = (

@@ -20,7 +20,7 @@ from projects.web.arrays.progress import ArrayProgress, load_progress
 from projects.web.arrays.queued_tasks import QueuedTasks, load_queued_tasks
 from projects.web.services.serving import ServingStatus, load_serving_statuses
 from projects.web.workloads.engine_rows import exclude_folded_engines, insert_inference_engine_rows
-from projects.web.workloads.request_words import set_request_labels
+from projects.web.workloads.request_labels import set_request_labels
 
 PENDING_PHASES = (Phase.PENDING, Phase.RESERVED)
 QUEUE_POSITION = Cast(KT("explanation__queue_position"), IntegerField())
@@ -147,7 +147,7 @@ def _own_array(
     if queued is None:
         return OwnWorkload(None, *NO_FORECAST, row, progress)
     forecast = (queued.first_position, queued.next_start, start_reason)
-    return OwnWorkload(None, *forecast, row, progress, positions=queued.position_range)
+    return OwnWorkload(None, *forecast, row, progress, positions=queued.position_text)
 
 
 def _own_workload(row: Workload, serving: ServingStatus | None) -> OwnWorkload:

@@ -12,7 +12,7 @@ Fence = Callable[[], AbstractContextManager[None]]
 
 
 @dataclass(frozen=True, slots=True)
-class PassContext:
+class ReconcileContext:
     """Interfaces used to reconcile a service.
 
     `engines` takes the kind of an inference engine and whether Berth manages it. `router` returns None for a

@@ -14,9 +14,9 @@ NO_GPU = "no GPU"
 
 
 def set_request_labels(rows: Iterable[Workload]) -> None:
-    """Set `gpu_words` and `cpu_words` on each workload, for the smallest number of replicas that can start.
+    """Set `gpu_label` and `cpu_label` on each workload, for the smallest number of replicas that can start.
 
-    `gpu_words` is "no GPU", or the requested GPU memory, such as "24 GiB GPU memory". `cpu_words` are the
+    `gpu_label` is "no GPU", or the requested GPU memory, such as "24 GiB GPU memory". `cpu_label` lists the
     cores and the memory, such as "2 cores, 4 GiB". Both are empty if the workload requests whole GPUs or GPU
     shares.
     """
@@ -25,7 +25,7 @@ def set_request_labels(rows: Iterable[Workload]) -> None:
     words = _request_labels(without_number) if without_number else {}
     for row in listed:
         empty = ("" if row.gpu_milli_min else NO_GPU, "")
-        cast("Any", row).gpu_words, cast("Any", row).cpu_words = words.get(row.pk, empty)
+        cast("Any", row).gpu_label, cast("Any", row).cpu_label = words.get(row.pk, empty)
 
 
 def _request_labels(workloads: list[UUID]) -> Mapping[UUID, tuple[str, str]]:
