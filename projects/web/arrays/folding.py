@@ -7,7 +7,7 @@ from typing import Any, cast
 
 from projects.models import Phase, Workload
 
-FOLDED_MIN = 3  # minimum number of identical tasks to fold, not counting the first
+FOLDED_MIN = 5  # minimum number of identical tasks to fold, not counting the first
 FOLDED_PHASES = (Phase.PENDING, Phase.COMPLETED, Phase.FAILED, Phase.CANCELLED, Phase.SUSPENDED)
 
 

@@ -31,7 +31,7 @@ from projects.services.dependencies import dependency_statuses, find_dependents
 from projects.services.workloads.pending.unschedulable import REASON as UNSCHEDULABLE
 from projects.web.arrays.estimates import RuntimeEstimate, estimate_runtime
 from projects.web.arrays.failures import load_failures
-from projects.web.arrays.folding import FOLDED_MIN, fold_tasks
+from projects.web.arrays.folding import fold_tasks
 from projects.web.arrays.metrics import Ranking, load_best_values, load_ranking
 from projects.web.arrays.parameters import (
     PREFIX,
@@ -49,6 +49,7 @@ from projects.web.workloads.filters import STATES
 
 FIXED_COLUMNS = 8  # maximum number of task table columns, excluding parameters
 MAX_SQUARES = 1000  # maximum number of tasks that are shown as squares
+MAX_HELD_ROWS = 3  # maximum number of waiting tasks that are listed individually
 SORTS = {"index": "array_index", "state": "phase", "since": "since", "attempt": "attempt", "runs": "run"}
 CSV_COLUMNS = {
     "Task": "name", "Index": "array_index", "State": "phase", "Reason": "reason", "Status": "message",
@@ -227,7 +228,7 @@ def _held_tasks(tasks: QuerySet[Workload]) -> HeldTasks | None:
     """Return the tasks that wait for earlier tasks, or None if there are too few to fold into one row."""
     held = tasks.filter(held=True).order_by()
     values = held.aggregate(count=Count("pk"), first=Min("array_index"), last=Max("array_index"))
-    return HeldTasks(**values) if values["count"] > FOLDED_MIN else None
+    return HeldTasks(**values) if values["count"] > MAX_HELD_ROWS else None
 
 
 def _describe_listed_tasks(row_slice: PageSlice[Workload], total: int) -> str:

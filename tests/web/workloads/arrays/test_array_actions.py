@@ -9,7 +9,7 @@ from scheduler.reports.what_if.smallest_change import RenderedChange
 from scheduler.web.workloads import pages
 from tests import factories as make
 from tests.cast import Cast
-from tests.web.conftest import SignIn
+from tests.web.conftest import SignIn, submit_array
 from tests.web.workloads.arrays.test_array_pages import HTMX, report_losses, text
 
 
@@ -108,6 +108,13 @@ def test_array_failures_are_grouped_with_a_log_for_each_group(
     assert ">2 min</td>" in page, "the runtime"
     listed = text(sign_in("erin"), f"/arrays/{sweep.pk}", state="failed", rows="all")
     assert listed.count('<th scope="row">') == 40
+
+
+def test_equal_tasks_of_a_small_array_are_listed_individually(cast: Cast, sign_in: SignIn) -> None:
+    small = submit_array(cast, "small", 5)
+    Workload.objects.filter(array=small).update(held=False)
+    page = text(sign_in("erin"), f"/arrays/{small.pk}")
+    assert page.count('<th scope="row">') == 5 and "with the same state and reason" not in page
 
 
 def test_retry_form_offers_the_failed_tasks_or_a_choice_of_tasks(
