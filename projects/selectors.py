@@ -11,7 +11,7 @@ from django.contrib.auth.models import User
 from django.db.models import BooleanField, Count, ExpressionWrapper, F, Model, Q, QuerySet
 from django.db.models.expressions import CombinedExpression
 
-from berth.core.not_found import ObjectKind, missing_object
+from berth.core.not_found import ObjectKind, not_found_error
 from berth.db.queries.known_names import NameColumn
 from pools.models import PluginSecret, PoolSecret, QuotaGroup
 from projects.access import (
@@ -363,12 +363,12 @@ def _in_visible_projects(actor: Actor, rows: QuerySet[R]) -> QuerySet[R]:
 def _find_by_name(rows: QuerySet[R], name: str, kind: ObjectKind) -> R:
     row = rows.filter(name=name).first()
     if row is None:
-        raise missing_object(kind, name=name, visible=NameColumn(rows).list())
+        raise not_found_error(kind, name=name, visible=NameColumn(rows).list())
     return row
 
 
 def _find_by_id(rows: QuerySet[R], object_id: UUID | int | str, kind: ObjectKind) -> R:
     row = rows.filter(pk=object_id).first()
     if row is None:
-        raise missing_object(kind, object_id=object_id)
+        raise not_found_error(kind, object_id=object_id)
     return row

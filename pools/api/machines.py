@@ -9,7 +9,7 @@ from pydantic import Field
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from berth.core.not_found import ObjectKind, missing_object
+from berth.core.not_found import ObjectKind, not_found_error
 from berth.core.spec.values.texts import Text
 from berth.db.queries.known_names import NameColumn
 from berth.server.api.idempotency import idempotent
@@ -126,7 +126,7 @@ class JoinTokenDetail(PoolView):
         rows = joined_machines.join_tokens(self.get_administered_pool(name), timezone.now())
         token = rows.filter(pk=token_id).first()
         if token is None:
-            raise missing_object(ObjectKind.JOIN_TOKEN, object_id=token_id, owner=name)
+            raise not_found_error(ObjectKind.JOIN_TOKEN, object_id=token_id, owner=name)
         return token
 
 
@@ -140,7 +140,7 @@ class MachineView(PoolView):
         row = rows.filter(name=machine).order_by("-joined_at", "-pk").first()
         if row is None:
             names = NameColumn(rows).list()
-            raise missing_object(ObjectKind.MACHINE, name=machine, owner=name, visible=names)
+            raise not_found_error(ObjectKind.MACHINE, name=machine, owner=name, visible=names)
         return row
 
 

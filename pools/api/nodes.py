@@ -9,7 +9,7 @@ from pydantic import Field
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from berth.core.not_found import ObjectKind, missing_object
+from berth.core.not_found import ObjectKind, not_found_error
 from berth.db.queries.known_names import NameColumn, check_names, unknown_name_problem
 from berth.server.api.idempotency import idempotent
 from berth.server.api.pagination import Order, filter_by, page
@@ -133,7 +133,7 @@ class NodeView(ApiView):
     def get_node(self, name: str) -> Node:
         node = self.visible_nodes().filter(name=name).first()
         if node is None:
-            raise missing_object(ObjectKind.NODE, name=name, visible=NameColumn(self.visible_nodes()).list())
+            raise not_found_error(ObjectKind.NODE, name=name, visible=NameColumn(self.visible_nodes()).list())
         return node
 
     def get_administered_node(self, request: Request, name: str) -> Node:
@@ -167,7 +167,7 @@ class NodeDetail(NodeView):
     def get(self, request: Request, name: str) -> Response:
         node = selectors.find_node(name, self.visible_nodes(Node.objects.all()))
         if node is None:
-            raise missing_object(ObjectKind.NODE, name=name, visible=NameColumn(self.visible_nodes()).list())
+            raise not_found_error(ObjectKind.NODE, name=name, visible=NameColumn(self.visible_nodes()).list())
         return Response(_node_responses([node], is_admin=self.is_allowed("administer"))[0])
 
 

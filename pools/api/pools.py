@@ -10,9 +10,9 @@ from pydantic import Field
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from berth.core.not_found import ObjectKind, missing_object
+from berth.core.not_found import ObjectKind, not_found_error
 from berth.core.spec.values.texts import Text
-from berth.db.queries.known_names import NameColumn, check_names, unknown_word_problem
+from berth.db.queries.known_names import NameColumn, check_names, unknown_value_problem
 from berth.server.api.idempotency import idempotent
 from berth.server.api.pagination import Order, filter_by, page
 from berth.server.api.requests import (
@@ -157,7 +157,7 @@ class PoolView(ApiView):
     def get_pool(self, name: str) -> NodePool:
         pool = self.visible_pools().filter(name=name).first()
         if pool is None:
-            raise missing_object(ObjectKind.POOL, name=name, visible=NameColumn(self.visible_pools()).list())
+            raise not_found_error(ObjectKind.POOL, name=name, visible=NameColumn(self.visible_pools()).list())
         return pool
 
     def get_administered_pool(self, name: str) -> NodePool:
@@ -284,7 +284,7 @@ class PoolHistory(PoolView):
     @operation("List scaling events, newest first", query=HistoryQuery, page=ScalingEventResponse)
     def get(self, request: Request, name: str) -> Response:
         query = parse_query(request, HistoryQuery)
-        check_names(unknown_word_problem("kind", query.kind, ScalingKind.values))
+        check_names(unknown_value_problem("kind", query.kind, ScalingKind.values))
         rows = filter_by(selectors.scaling_events(self.get_pool(name)), kind=query.kind)
         is_admin = self.is_allowed("administer")
         return Response(page(rows, query, LATEST, lambda events: _event_responses(events, is_admin=is_admin)))

@@ -11,7 +11,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from berth.core.errors import Invalid, Malformed
-from berth.core.not_found import ObjectKind, missing_object
+from berth.core.not_found import ObjectKind, not_found_error
 from berth.core.problems import Problem
 from berth.core.spec.values.texts import Text
 from berth.db.queries.known_names import NameColumn
@@ -158,5 +158,5 @@ def find_pool_secret(pool: NodePool, name: str) -> PoolSecret:
     secret = PoolSecret.objects.select_related("pool").filter(pool=pool, name=name).first()
     if secret is None:
         names = NameColumn(PoolSecret.objects.filter(pool=pool)).list()
-        raise missing_object(ObjectKind.POOL_SECRET, name=name, owner=pool.name, visible=names)
+        raise not_found_error(ObjectKind.POOL_SECRET, name=name, owner=pool.name, visible=names)
     return secret

@@ -239,7 +239,7 @@ class PoolForm(Form):
         """
         if "provider" in self.errors:
             return
-        invalid = self.fill_invalid_fields()
+        invalid = self.reset_invalid_fields()
         if invalid & NODE_FIELDS:
             invalid |= NODE_FIELDS
         fields = self.field_names_by_path()

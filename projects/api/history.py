@@ -9,7 +9,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from berth.core.spec.values.quantities import Moment
-from berth.db.queries.known_names import NameColumn, check_names, unknown_word_problem
+from berth.db.queries.known_names import NameColumn, check_names, unknown_value_problem
 from berth.server.api.pagination import NEWEST, Order, filter_by, map_rows, page
 from berth.server.api.requests import ListQuery, Word, parse_query
 from berth.server.api.responses import ResponseModel
@@ -89,7 +89,7 @@ class Events(ApiView):
                 "workload", "a workload", query.workload,
                 (selectors.workloads(self.actor), "pk"), (events, "workload_id"),
             ),
-            unknown_word_problem("kind", query.kind, EVENT_KINDS, NameColumn(events, "kind")),
+            unknown_value_problem("kind", query.kind, EVENT_KINDS, NameColumn(events, "kind")),
         )  # fmt: skip
         rows = filter_by(
             events,
@@ -118,8 +118,8 @@ class AuditTrail(ApiView):
             unknown_user_problem(self.actor, query.actor, NameColumn(entries, "actor"), path="actor"),
             unknown_project_problem(self.actor, query.project, project_history(self.actor)),
             unknown_department_problem(self.actor, query.department, department_history(self.actor)),
-            unknown_word_problem("action", query.action, ACTIONS, NameColumn(entries, "action")),
-            unknown_word_problem(
+            unknown_value_problem("action", query.action, ACTIONS, NameColumn(entries, "action")),
+            unknown_value_problem(
                 "object_type", query.object_type, OBJECT_TYPES, NameColumn(entries, "object_type")
             ),
         )

@@ -5,7 +5,7 @@ from typing import NoReturn
 from django.contrib.auth.models import User
 
 from berth.core.errors import Invalid
-from berth.core.not_found import ObjectKind, missing_object
+from berth.core.not_found import ObjectKind, not_found_error
 from berth.core.problems import Problem, format_value
 from berth.db.queries.known_names import NameColumn
 from pools.models import NodePool, QuotaGroup
@@ -23,7 +23,7 @@ def resolve_pool(name: str) -> NodePool:
     """
     pool = NodePool.objects.filter(name=name).first()
     if pool is None:
-        raise missing_object(ObjectKind.POOL, name=name, visible=NameColumn(NodePool.objects.all()).list())
+        raise not_found_error(ObjectKind.POOL, name=name, visible=NameColumn(NodePool.objects.all()).list())
     return pool
 
 
@@ -35,7 +35,7 @@ def resolve_pool_or_group(name: str) -> PoolOrGroup:
     place = find_pool_or_group(name)
     if place is None:
         names = NameColumn(NodePool.objects.all()).list() | NameColumn(QuotaGroup.objects.all()).list()
-        raise missing_object(ObjectKind.POOL_OR_GROUP, name=name, visible=names)
+        raise not_found_error(ObjectKind.POOL_OR_GROUP, name=name, visible=names)
     return place
 
 

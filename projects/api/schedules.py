@@ -10,7 +10,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from berth.core.errors import Invalid
-from berth.core.not_found import ObjectKind, missing_object
+from berth.core.not_found import ObjectKind, not_found_error
 from berth.core.problems import Problem
 from berth.core.spec.values.texts import Text
 from berth.db.queries.known_names import check_names
@@ -122,7 +122,7 @@ class ScheduleView(ApiView):
         row = self.find_schedule_or_none(project, schedule)
         if row is None:
             names = selectors.schedules(self.actor).filter(project=project).values_list("name", flat=True)
-            raise missing_object(ObjectKind.SCHEDULE, name=schedule, owner=name, visible=names)
+            raise not_found_error(ObjectKind.SCHEDULE, name=schedule, owner=name, visible=names)
         return row
 
     def find_schedule_or_none(self, project: Project, schedule: str) -> Schedule | None:

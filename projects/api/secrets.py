@@ -12,7 +12,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from berth.core.errors import Invalid, NotFound
-from berth.core.not_found import ObjectKind, missing_object
+from berth.core.not_found import ObjectKind, not_found_error
 from berth.core.problems import Problem, format_value
 from berth.db.queries.known_names import NameColumn
 from berth.server.api.pagination import NEWEST, filter_by, map_rows, page
@@ -152,7 +152,7 @@ def _find_personal_secret(actor: Actor, name: str) -> UserSecret:
     stored = selectors.personal_secrets(actor).filter(name=name).first()
     if stored is None:
         names = NameColumn(selectors.personal_secrets(actor)).list()
-        raise missing_object(ObjectKind.PERSONAL_SECRET, name=name, visible=names)
+        raise not_found_error(ObjectKind.PERSONAL_SECRET, name=name, visible=names)
     return stored
 
 
@@ -173,7 +173,7 @@ def _find_project_secret(actor: Actor, project_name: str, name: str) -> ProjectS
     stored = row.first()
     if stored is None:
         names = NameColumn(ProjectSecret.objects.filter(project=project)).list()
-        raise missing_object(ObjectKind.PROJECT_SECRET, name=name, owner=project.name, visible=names)
+        raise not_found_error(ObjectKind.PROJECT_SECRET, name=name, owner=project.name, visible=names)
     return stored
 
 

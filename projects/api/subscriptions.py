@@ -10,7 +10,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from berth.core.errors import Invalid
-from berth.core.not_found import ObjectKind, missing_object
+from berth.core.not_found import ObjectKind, not_found_error
 from berth.core.problems import Problem, format_value
 from berth.core.spec.values.texts import Text
 from berth.server.api.idempotency import idempotent
@@ -197,14 +197,14 @@ class WorkloadDeliveries(ApiView):
 def find_subscription(actor: Any, subscription_id: int) -> Subscription:
     row = selectors.subscriptions(actor).filter(pk=subscription_id).first()
     if row is None:
-        raise missing_object(ObjectKind.SUBSCRIPTION, object_id=subscription_id)
+        raise not_found_error(ObjectKind.SUBSCRIPTION, object_id=subscription_id)
     return row
 
 
 def find_delivery(subscription: Subscription, delivery_id: int) -> Delivery:
     row = Delivery.objects.filter(subscription_id=subscription.pk, pk=delivery_id).first()
     if row is None:
-        raise missing_object(ObjectKind.DELIVERY, object_id=delivery_id, owner=subscription.pk)
+        raise not_found_error(ObjectKind.DELIVERY, object_id=delivery_id, owner=subscription.pk)
     return row
 
 

@@ -7,7 +7,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from berth.core.errors import Invalid
-from berth.core.not_found import ObjectKind, missing_object
+from berth.core.not_found import ObjectKind, not_found_error
 from berth.core.problems import Problem
 from berth.core.spec.values.texts import Text
 from berth.db.queries.known_names import NameColumn, check_names
@@ -127,7 +127,7 @@ class TemplateDetail(ApiView):
         template = self._find_template(project, name)
         if template is None:
             names = NameColumn(selectors.templates(self.actor).filter(project=project)).list()
-            raise missing_object(ObjectKind.TEMPLATE, name=name, owner=project.name, visible=names)
+            raise not_found_error(ObjectKind.TEMPLATE, name=name, owner=project.name, visible=names)
         return template
 
 

@@ -5,7 +5,7 @@ from uuid import UUID
 from django.db.models import Count, F, Q, QuerySet
 
 from berth.core.errors import Conflict
-from berth.core.not_found import ObjectKind, missing_object
+from berth.core.not_found import ObjectKind, not_found_error
 from berth.db.queries.known_names import NameColumn
 from projects.access import is_platform_admin, visible_projects
 from projects.actor import Actor
@@ -36,7 +36,7 @@ def find_service(actor: Actor, reference: str) -> Service:
     rows = services(actor)
     if (workload_id := _parse_id(reference)) is not None:
         if (service := rows.filter(workload_id=workload_id).first()) is None:
-            raise missing_object(ObjectKind.SERVICE, object_id=workload_id)
+            raise not_found_error(ObjectKind.SERVICE, object_id=workload_id)
         return service
     project, dot, name = reference.rpartition(".")
     rows = rows.filter(workload__name=name)
@@ -48,7 +48,7 @@ def find_service(actor: Actor, reference: str) -> Service:
     service = live_services[0] if live_services else rows.order_by("-created_at", "-pk").first()
     if service is None:
         names = NameColumn(services(actor), "workload__name").list()
-        raise missing_object(ObjectKind.SERVICE, name=reference, visible=names)
+        raise not_found_error(ObjectKind.SERVICE, name=reference, visible=names)
     return service
 
 
@@ -64,7 +64,7 @@ def find_request(service: Service, direction: str, request_id: str) -> ScaleRequ
     request = None if row_id is None else select_requests(service, direction).filter(pk=row_id).first()
     if request is None:
         kind = ObjectKind.SCALE_OUT if direction == "scale_out" else ObjectKind.SCALE_IN
-        raise missing_object(kind, object_id=request_id, owner=service.workload.handle)
+        raise not_found_error(kind, object_id=request_id, owner=service.workload.handle)
     return request
 
 

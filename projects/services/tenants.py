@@ -10,7 +10,7 @@ from django.db.models import Model, ProtectedError
 from berth.core.errors import Conflict, Forbidden, Invalid, NotFound
 from berth.core.idle_rule import normalize_rule
 from berth.core.problems import Problem, format_value
-from berth.db.writes.references import checked_references
+from berth.db.writes.references import check_foreign_keys
 from pools.engine.volumes import read_volumes
 from pools.models import NodePool
 from projects.access import Action, may, require
@@ -58,7 +58,7 @@ def create_project(*, actor: Actor, department: Department, name: str, **values:
     _require_admin_for(actor, Project(), values, PROJECT_RESERVED)
     _require_admin_for_volumes(actor, name)
     project = Project(department=department, name=name, **values)
-    with checked_references(f"The department {department.name}"):
+    with check_foreign_keys(f"The department {department.name}"):
         _save_tenant(project)
         audit.write_entry(actor, "create", project, after=_tenant_values(project), project=project)
         announce.tenants_changed(department_id=department.pk, project_id=project.pk)

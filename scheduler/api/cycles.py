@@ -7,7 +7,7 @@ from pydantic import Field
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from berth.core.not_found import ObjectKind, missing_object
+from berth.core.not_found import ObjectKind, not_found_error
 from berth.core.spec.values.quantities import Moment
 from berth.server.api.idempotency import idempotent
 from berth.server.api.pagination import NEWEST, filter_by, map_rows, page
@@ -97,5 +97,5 @@ class Replay(ApiView):
 def find_cycle(actor: Actor, cycle_id: int) -> Cycle:
     row = selectors.cycles(actor).filter(pk=cycle_id).first()
     if row is None:
-        raise missing_object(ObjectKind.CYCLE, object_id=cycle_id)
+        raise not_found_error(ObjectKind.CYCLE, object_id=cycle_id)
     return row

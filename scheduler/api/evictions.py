@@ -14,7 +14,7 @@ from pydantic import Field
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from berth.core.not_found import ObjectKind, missing_object
+from berth.core.not_found import ObjectKind, not_found_error
 from berth.core.spec.values.quantities import Moment
 from berth.db.queries.known_names import NameColumn, check_names
 from berth.server.api.pagination import NEWEST, filter_by, page
@@ -152,7 +152,7 @@ class EvictionDetail(ApiView):
     def get(self, request: Request, eviction_id: int) -> Response:
         row = selectors.evictions(self.actor).filter(pk=eviction_id).first()
         if row is None:
-            raise missing_object(ObjectKind.EVICTION, object_id=eviction_id)
+            raise not_found_error(ObjectKind.EVICTION, object_id=eviction_id)
         return Response(serialize_eviction(render(viewer_for(self.actor), [row])[0]))
 
 

@@ -7,7 +7,7 @@ from urllib.parse import parse_qs
 from asgiref.sync import sync_to_async
 from channels.db import database_sync_to_async
 
-from berth.server.web.live.listener import LISTENER, Note, PageQueue
+from berth.server.web.live.listener import LISTENER, ChangeEvent, PageQueue
 from projects.access import fully_visible_departments, has_any_role, is_platform_admin, visible_projects
 from projects.actor import Actor
 from projects.connections.sockets import SignedInConsumer
@@ -24,10 +24,10 @@ class Visibility:
     projects: frozenset[int]
     capacity: bool  # whether the user may see node pools
 
-    def includes(self, note: Note) -> bool:
-        if note["project"] is None and note["department"] is None:
-            return self.capacity or note["kind"] != "pools"
-        return self.everything or note["department"] in self.departments or note["project"] in self.projects
+    def includes(self, event: ChangeEvent) -> bool:
+        if event["project"] is None and event["department"] is None:
+            return self.capacity or event["kind"] != "pools"
+        return self.everything or event["department"] in self.departments or event["project"] in self.projects
 
 
 class LiveConsumer(SignedInConsumer):
@@ -45,8 +45,8 @@ class LiveConsumer(SignedInConsumer):
     async def prepare(self) -> None:
         self.queue = PageQueue()
         await sync_to_async(LISTENER.add(self.queue).wait, thread_sensitive=False)(5.0)
-        for note in self._missed_changes():  # the listener already queues newer changes
-            self.queue.put(note)
+        for event in self._missed_changes():  # the listener already queues newer changes
+            self.queue.put(event)
 
     async def disconnect(self, code: int) -> None:
         if hasattr(self, "queue"):
@@ -55,15 +55,15 @@ class LiveConsumer(SignedInConsumer):
 
     async def send_messages(self) -> None:
         while True:
-            note = await self.queue.notes.get()
-            if note["kind"] in ("tenants", "everything") and await self.check():
+            event = await self.queue.events.get()
+            if event["kind"] in ("tenants", "everything") and await self.check():
                 return  # the permission check has closed the connection
-            if self.visibility.includes(note):
-                await self.send_json({"kind": note["kind"], "ids": note["ids"]})
+            if self.visibility.includes(event):
+                await self.send_json({"kind": event["kind"], "ids": event["ids"]})
 
-    def _missed_changes(self) -> list[Note]:
+    def _missed_changes(self) -> list[ChangeEvent]:
         since = parse_qs(self.scope["query_string"].decode("ascii", "replace")).get("since", [""])[0]
-        return LISTENER.missed_notes(float(since)) if SECONDS.fullmatch(since) else []
+        return LISTENER.missed_events(float(since)) if SECONDS.fullmatch(since) else []
 
 
 def load_visibility(actor: Actor) -> Visibility:

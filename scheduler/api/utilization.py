@@ -12,7 +12,7 @@ from pydantic import Field
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from berth.core.not_found import ObjectKind, missing_object
+from berth.core.not_found import ObjectKind, not_found_error
 from berth.db.queries.known_names import NameColumn, check_names
 from berth.server.api.pagination import Order, filter_by, page
 from berth.server.api.requests import ListQuery, Query, Word, parse_query
@@ -179,7 +179,7 @@ class NodeUtilizationDetail(ApiView):
         query, now = parse_query(request, SpanQuery), timezone.now()
         node = machines.nodes().filter(name=name, pk__in=visible_nodes(self.actor)).first()
         if node is None:
-            raise missing_object(
+            raise not_found_error(
                 ObjectKind.NODE, name=name, visible=NameColumn(visible_nodes(self.actor)).list()
             )
         since = now - timedelta(seconds=query.span)

@@ -11,7 +11,7 @@ from typing import Any
 from berth.db.loops.crash_points import crash_point
 from berth.db.loops.lease import HeldLease, fenced_transaction
 from berth.db.writes.bulk_rows import insert_rows, update_rows
-from berth.db.writes.set_writes import write_in_halves
+from berth.db.writes.set_writes import write_with_bisection
 from berth.server.tracing.spans import span
 from scheduler.engine.earliest_pool import with_earliest_pools
 from scheduler.engine.explain.rejections import Rejections
@@ -182,7 +182,7 @@ def record_earlier_cycles(
         if changed:
             with span("record cycles") as traced:
                 with fenced_transaction(context.held_lease, waits_for_disk=False):
-                    rejected = write_in_halves(changed, _save_outcomes)
+                    rejected = write_with_bisection(changed, _save_outcomes)
                 traced.set_attributes(berth__cycles=[run.record.pk for run, _ in changed if run.record.pk])
             for (run, _), reason in rejected:
                 log.error("the cycle at %s could not be recorded: %s", run.view.at, reason)

@@ -10,7 +10,7 @@ from django.views.decorators.http import require_GET
 from berth.core.values.amounts import MILLI
 from berth.server.web.charts.bars import Bar, bar_scale, quota_bar
 from berth.server.web.lists.filters import describe_unknown
-from berth.server.web.lists.tables import Column, group_by_top, list_rows, requested_csv
+from berth.server.web.lists.tables import Column, group_by_top_row, list_rows, requested_csv
 from berth.server.web.numbers import thousandths
 from berth.server.web.pages import Request, page, signed_in
 from pools.models import NodePool
@@ -119,7 +119,7 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
     listing = list_rows(request, columns, pairs, file_name=f"fair-shares-in-{pool}", default="", size=UNPAGED)
     if file := requested_csv(request, listing):
         return file
-    shown = group_by_top(listing, [top for top, _ in departments])
+    shown = group_by_top_row(listing, [top for top, _ in departments])
     few = sum(len(children) for _, children in shown) <= MAX_EXPANDED_PROJECTS
     expanded = request.GET.get("open", "")
     tree = [(top, children, few or top.name == expanded) for top, children in shown]

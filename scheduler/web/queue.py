@@ -14,7 +14,7 @@ from django.utils import timezone
 from django.utils.dateparse import parse_datetime
 from django.views.decorators.http import require_GET
 
-from berth.db.queries.known_names import unknown_word_problem
+from berth.db.queries.known_names import unknown_value_problem
 from berth.server.web.lists.filters import describe_unknown
 from berth.server.web.lists.tables import (
     Listing,
@@ -121,7 +121,7 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
     unknown = (
         unknown_pool_problem(request.actor, request.GET.get("pool", "").replace("\x00", "")[:100]),
         unknown_project_problem(request.actor, filters["project"]),
-        unknown_word_problem("reason", filters["reason"], (*REASONS, RESERVED)),
+        unknown_value_problem("reason", filters["reason"], (*REASONS, RESERVED)),
     )
     entries = listing.rows if listing else []
     set_request_labels([row for row, *_ in entries])

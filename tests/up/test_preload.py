@@ -41,7 +41,7 @@ import json, os, signal, socket, subprocess, sys, time
 from pathlib import Path
 from berth.server.up.supervision.forks import Forks
 from berth.server.up.supervision.orphans import adopt_orphans, find_orphans
-from berth.tied import parent_bound_command
+from berth.parent_bound import parent_bound_command
 
 place = Path(sys.argv[1])
 adopt_orphans()

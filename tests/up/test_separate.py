@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from berth.server.up.errors import StartupError
-from berth.server.up.supervision.separate import call_in_fork
+from berth.server.up.supervision.fork_call import call_in_fork
 
 
 def test_result_of_a_forked_call_is_returned() -> None:

@@ -9,11 +9,11 @@ from typing import BinaryIO
 
 import pytest
 
+from berth.parent_bound import parent_bound_command
 from berth.server.up.address import bind_socket, socket_url
 from berth.server.up.claim import lock_home_directory, write_status
 from berth.server.up.errors import StartupError
 from berth.server.up.supervision.child import LOG_LIMIT, Child, Process, command_launcher
-from berth.tied import parent_bound_command
 from tests.journeys.installation import until
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -81,7 +81,7 @@ def test_long_log_is_rotated_while_its_writer_continues(tmp_path: Path) -> None:
 SUPERVISED = """
 import sys
 from pathlib import Path
-from berth.tied import parent_bound_command
+from berth.parent_bound import parent_bound_command
 from berth.server.up.supervision.child import Child, command_launcher
 from berth.server.up.supervision.orphans import adopt_orphans
 from berth.server.up.supervision.supervisor import Supervisor
@@ -130,7 +130,8 @@ def test_pods_that_outlive_the_process_that_started_them_are_stopped(tmp_path: P
 
 def test_process_tied_to_its_parent_ends_when_the_parent_ends(tmp_path: Path) -> None:
     code = (
-        "import os, subprocess, sys, time; from berth.tied import parent_bound_command; import signal\n"
+        "import os, signal, subprocess, sys, time\n"
+        "from berth.parent_bound import parent_bound_command\n"
         "child = subprocess.Popen(parent_bound_command(['sleep', '1000'], death_signal=signal.SIGKILL))\n"
         "print(child.pid, flush=True); time.sleep(1000)"
     )

@@ -14,7 +14,7 @@ from typer.models import CommandInfo, TyperInfo
 
 from berth.cli.exits import EXIT_CODES_HELP, ExitCode, explain_error
 from berth.cli.options.arguments import context_names
-from berth.cli.printing.text import end_sentence, print_message
+from berth.cli.printing.text import add_full_stop, print_message
 from berth.core.problems import SUGGESTION, closest_match
 
 WORKLOAD_COMMANDS: Mapping[str, str] = {
@@ -151,7 +151,7 @@ class RootGroup(TyperGroup):
         try:
             return super().make_context(*args, **attributes)
         except typer.TyperException as error:
-            error.message = end_sentence(error.message)
+            error.message = add_full_stop(error.message)
             raise
 
     def invoke(self, ctx: Any) -> Any:
@@ -162,7 +162,7 @@ class RootGroup(TyperGroup):
         except typer.TyperException as error:
             option = str(getattr(error, "option_name", ""))
             if not NEGATIVE_NUMBER.fullmatch(option):
-                error.message = end_sentence(_reword_typer_message(error.message))
+                error.message = add_full_stop(_reword_typer_message(error.message))
                 raise
             print_message(f"{option} is negative. Use a positive number.")
             raise typer.Exit(ExitCode.USAGE) from None

@@ -68,7 +68,7 @@ class ObjectKind(Enum):
     WORKLOAD = "There is no workload", "List workloads with `berth list --all`."
 
 
-def missing_object(
+def not_found_error(
     kind: ObjectKind,
     *,
     name: str | None = None,
@@ -89,6 +89,6 @@ def missing_object(
     return NotFound(f"{beginning} named {format_value(name)}. {advice}")
 
 
-def without_commands(detail: str) -> str:
+def remove_cli_suggestions(detail: str) -> str:
     """Return the text without sentences that suggest CLI commands, for use on web pages."""
     return COMMAND_SENTENCE.sub("", detail)

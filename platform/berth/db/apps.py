@@ -2,7 +2,7 @@
 
 from django.apps import AppConfig
 
-from berth.db.queries.timestamps import load_timestamps_quickly
+from berth.db.queries.timestamps import use_fast_timestamp_loader
 
 
 class DbConfig(AppConfig):
@@ -10,4 +10,4 @@ class DbConfig(AppConfig):
     label = "berth_db"
 
     def ready(self) -> None:
-        load_timestamps_quickly()
+        use_fast_timestamp_loader()

@@ -9,9 +9,9 @@ from typing import Any, ClassVar
 import yaml
 
 from berth.core.errors import BerthError
-from berth.documents.cuts import TextEditor
 from berth.documents.reading import SafeLoader
 from berth.documents.strict import read_text
+from berth.documents.text_editor import TextEditor
 from berth.documents.values import Location, remove_value, set_value, value_at
 
 ABSENT: Any = object()

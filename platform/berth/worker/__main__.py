@@ -4,7 +4,7 @@ import logging
 import os
 import sys
 
-from berth.worker.facts import read_config
+from berth.worker.config import read_config
 from berth.worker.work import Worker
 
 

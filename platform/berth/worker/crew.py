@@ -6,7 +6,7 @@ import time
 from collections.abc import Sequence
 
 from berth.worker import calls
-from berth.worker.link import AssignedCall
+from berth.worker.server_connection import AssignedCall
 from berth.worker.slots import ProcessSlot, Slot
 
 Finished = tuple[int, calls.CallOutcome]

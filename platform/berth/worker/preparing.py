@@ -14,7 +14,7 @@ from pathlib import Path
 
 import cloudpickle
 
-from berth.worker.facts import WorkerConfig
+from berth.worker.config import WorkerConfig
 from pools.plugins.base import Operation, Plugin
 from pools.plugins.checks import image_problems
 from pools.plugins.compose import bootstrap_all, transform_all

@@ -14,12 +14,18 @@ import cloudpickle
 
 from berth.core.frames import Frame
 from berth.worker import calls, session_ray
+from berth.worker.config import WorkerConfig
 from berth.worker.crew import Finished, SlotPool
-from berth.worker.facts import WorkerConfig
-from berth.worker.link import Instructions, Registration, Rejected, ServerConnection, ServerUnreachable
 from berth.worker.own_ray import RayUnavailable
 from berth.worker.plugins import load_pool_plugins, merge_plugins
 from berth.worker.preparing import PreparationFailed, load_session_plugins
+from berth.worker.server_connection import (
+    Instructions,
+    Registration,
+    Rejected,
+    ServerConnection,
+    ServerUnreachable,
+)
 from berth.worker.slots import ProcessSlot, Slot, ThreadSlot
 from pools.plugins.base import Plugin
 from pools.plugins.contexts import Hook, HookContexts

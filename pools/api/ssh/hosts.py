@@ -9,7 +9,7 @@ from pydantic import Field
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from berth.core.not_found import ObjectKind, missing_object
+from berth.core.not_found import ObjectKind, not_found_error
 from berth.core.spec.values.texts import Name, Text
 from berth.db.queries.known_names import NameColumn
 from berth.server.api.idempotency import idempotent
@@ -84,7 +84,7 @@ class SshHostDetail(PoolView):
         row = SshHost.objects.filter(pool=pool, name=host).select_related("pool", "machine").first()
         if row is None:
             names = NameColumn(SshHost.objects.filter(pool=pool)).list()
-            raise missing_object(ObjectKind.SSH_HOST, name=host, owner=pool.name, visible=names)
+            raise not_found_error(ObjectKind.SSH_HOST, name=host, owner=pool.name, visible=names)
         forget_host(row, actor=self.actor)
         return no_content()
 

@@ -14,7 +14,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from berth.core.errors import Forbidden, Unauthenticated
-from berth.core.not_found import ObjectKind, missing_object
+from berth.core.not_found import ObjectKind, not_found_error
 from berth.core.spec.values.quantities import Moment
 from berth.core.spec.values.texts import Text
 from berth.db.queries.known_names import check_names
@@ -238,7 +238,7 @@ class TokenDetail(ApiView):
     def _find_token(self, token_id: int) -> ApiToken:
         token = selectors.all_tokens(self.actor).filter(pk=token_id).first()
         if token is None:
-            raise missing_object(ObjectKind.TOKEN, object_id=token_id)
+            raise not_found_error(ObjectKind.TOKEN, object_id=token_id)
         return token
 
 

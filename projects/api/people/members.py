@@ -7,7 +7,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from berth.core.errors import Invalid
-from berth.core.not_found import ObjectKind, missing_object
+from berth.core.not_found import ObjectKind, not_found_error
 from berth.core.problems import Problem, format_value
 from berth.core.spec.values.texts import Text
 from berth.db.queries.known_names import check_names
@@ -112,7 +112,7 @@ class MemberDetail(ApiView):
     def _find_membership(self, member_id: int) -> Membership:
         membership = selectors.members(self.actor).filter(pk=member_id).first()
         if membership is None:
-            raise missing_object(ObjectKind.MEMBER, object_id=member_id)
+            raise not_found_error(ObjectKind.MEMBER, object_id=member_id)
         return membership
 
 

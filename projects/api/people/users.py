@@ -11,7 +11,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from berth.core.errors import Forbidden
-from berth.core.not_found import ObjectKind, missing_object
+from berth.core.not_found import ObjectKind, not_found_error
 from berth.core.spec.values.texts import Text
 from berth.db.queries.known_names import NameColumn
 from berth.server.api.idempotency import idempotent
@@ -89,7 +89,7 @@ class UserView(ApiView):
         rows = selectors.users(self.actor)
         user = rows.filter(username=username).first()
         if user is None:
-            raise missing_object(ObjectKind.USER, name=username, visible=NameColumn(rows, "username").list())
+            raise not_found_error(ObjectKind.USER, name=username, visible=NameColumn(rows, "username").list())
         return user
 
     def describe(self, user: User) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from rest_framework.response import Response
 from berth.core.errors import Invalid
 from berth.core.frames import CONTENT_TYPE, Frame, pack_frames
 from berth.core.problems import Problem, format_value
-from berth.db.loops.bell import WakeupListener
+from berth.db.loops.wakeups import WakeupListener
 from berth.server.api.idempotency import idempotent
 from berth.server.api.parsers import FramesParser
 from berth.server.api.requests import Body, Query, parse_body, parse_query, validate

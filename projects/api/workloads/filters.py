@@ -7,7 +7,7 @@ from django.db.models import Q, QuerySet
 from pydantic import AfterValidator, Field
 from pydantic_core import PydanticCustomError
 
-from berth.db.queries.known_names import NameColumn, check_names, unknown_word_problem
+from berth.db.queries.known_names import NameColumn, check_names, unknown_value_problem
 from berth.server.api.pagination import Order, filter_by
 from berth.server.api.requests import ListQuery, Word
 from projects import selectors
@@ -91,7 +91,7 @@ def filter_workloads(actor: Actor, query: WorkloadsQuery) -> QuerySet[Workload]:
         unknown_pool_problem(actor, query.pool, NameColumn(rows, "pool__name", allowances_in_pool)),
         unknown_user_problem(actor, query.submitted_by, path="submitted_by"),
         unknown_id_problem("array", "an array", query.array, (selectors.arrays(actor), "pk")),
-        unknown_word_problem("reason", query.reason, REASONS, NameColumn(rows, "reason")),
+        unknown_value_problem("reason", query.reason, REASONS, NameColumn(rows, "reason")),
     )
     rows = filter_by(
         rows,

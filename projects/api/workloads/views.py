@@ -9,7 +9,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from berth.core.errors import Invalid
-from berth.core.not_found import ObjectKind, missing_object
+from berth.core.not_found import ObjectKind, not_found_error
 from berth.core.spec import WorkloadSpec
 from berth.db.writes.stored_responses import ResponseRow
 from berth.server.api.idempotency import idempotent
@@ -179,7 +179,7 @@ class CancelMany(ApiView):
         rejected = [RejectedCancelResponse(id=row.pk, reason=reason) for row, reason in outcome.rejected]
         for pk in ids:
             if pk not in rows:
-                error = missing_object(ObjectKind.WORKLOAD, object_id=pk)
+                error = not_found_error(ObjectKind.WORKLOAD, object_id=pk)
                 rejected.append(RejectedCancelResponse(id=pk, reason=error.detail))
         return Response(CancelManyResponse(cancelled=[row.pk for row in outcome.changed], rejected=rejected))
 

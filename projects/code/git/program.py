@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from berth.tied import parent_bound_command
+from berth.parent_bound import parent_bound_command
 from projects.code.git.errors import GitFailure, GitRejection
 
 POLL_SECONDS = 0.25

@@ -6,7 +6,7 @@ from typing import Protocol
 
 from berth.core.problems import Problem, format_value
 from berth.core.spec import WorkloadSpec
-from berth.core.spec.sections.after import AwaitedName
+from berth.core.spec.sections.after import WorkloadReference
 from berth.core.spec.sections.arrays import compress
 from berth.core.wording.dependencies import VERBS
 from projects.models import Phase, Project, Workload
@@ -34,7 +34,7 @@ class ProjectView(Protocol):
 
 
 def dependency_problems(
-    view: ProjectView, documents: Sequence[Document], *, edited: AwaitedName | None = None
+    view: ProjectView, documents: Sequence[Document], *, edited: WorkloadReference | None = None
 ) -> list[list[Problem]]:
     """Return the problems with the dependencies of each document.
 
@@ -49,11 +49,11 @@ def dependency_problems(
     view.load_projects({name.project for name in names})
     newest = find_newest_objects(names)
     graph = DependencyGraph.load(names, without=edited)
-    own = {AwaitedName(project.name, spec.name) for project, spec in documents}
+    own = {WorkloadReference(project.name, spec.name) for project, spec in documents}
     problems = []
     for project, spec in documents:
         invalid = [*_document_problems(view, project, spec, newest, own)]
-        cycle = [] if invalid else graph.add(AwaitedName(project.name, spec.name), spec)
+        cycle = [] if invalid else graph.add(WorkloadReference(project.name, spec.name), spec)
         if cycle:
             path = " -> ".join(_display_name(view, name) for name in cycle)
             invalid.append(Problem("after", "forms a cycle", path, "workloads that do not wait for this one"))
@@ -67,29 +67,35 @@ def missing_dependency_warnings(documents: Sequence[Document]) -> list[list[str]
     There is a warning for each dependency whose name neither exists nor is being submitted.
     """
     names = _awaited_names(documents)
-    existing: set[AwaitedName] = {AwaitedName(project.name, spec.name) for project, spec in documents}
+    existing: set[WorkloadReference] = {
+        WorkloadReference(project.name, spec.name) for project, spec in documents
+    }
     if names - existing:
         existing |= find_newest_objects(names).keys()
     return [
         [
             f"The dependency {name} does not exist yet."
-            for name in sorted({dependency.awaited_name(project.name) for dependency in spec.after})
+            for name in sorted({dependency.workload_reference(project.name) for dependency in spec.after})
             if name not in existing
         ]
         for project, spec in documents
     ]
 
 
-def _awaited_names(documents: Sequence[Document]) -> set[AwaitedName]:
-    return {dependency.awaited_name(project.name) for project, spec in documents for dependency in spec.after}
+def _awaited_names(documents: Sequence[Document]) -> set[WorkloadReference]:
+    return {
+        dependency.workload_reference(project.name)
+        for project, spec in documents
+        for dependency in spec.after
+    }
 
 
 def _document_problems(
     view: ProjectView,
     project: Project,
     spec: WorkloadSpec,
-    newest: Mapping[AwaitedName, NewestObject],
-    batch: Collection[AwaitedName],
+    newest: Mapping[WorkloadReference, NewestObject],
+    batch: Collection[WorkloadReference],
 ) -> Iterator[Problem]:
     for number, each in enumerate(resolve_dependencies(project.name, spec.after, newest)):
         path, dependency = f"after[{number}]", spec.after[number]
@@ -131,5 +137,5 @@ def _task_indexes(array: uuid.UUID) -> set[int]:
     return {index for index in tasks.values_list("array_index", flat=True) if index is not None}
 
 
-def _display_name(view: ProjectView, name: AwaitedName) -> str:
+def _display_name(view: ProjectView, name: WorkloadReference) -> str:
     return HIDDEN_WORKLOAD if view.visible_project(name.project) is None else str(name)

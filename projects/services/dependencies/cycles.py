@@ -7,7 +7,7 @@ from django.db.models import Q
 
 from berth.core.spec import WorkloadSpec
 from berth.core.spec.rules.arrays import task_name
-from berth.core.spec.sections.after import AwaitedName
+from berth.core.spec.sections.after import WorkloadReference
 from projects.models import ArrayState, Workload, WorkloadArray
 from projects.models.workloads import ENDED_PHASES
 
@@ -16,12 +16,12 @@ class DependencyGraph:
     """Graph of the workloads and arrays that wait for each other. A task is represented by its array."""
 
     def __init__(self) -> None:
-        self._awaited: dict[AwaitedName, list[AwaitedName]] = {}
-        self._arrays: dict[AwaitedName, AwaitedName] = {}  # array of each task in the graph
+        self._awaited: dict[WorkloadReference, list[WorkloadReference]] = {}
+        self._arrays: dict[WorkloadReference, WorkloadReference] = {}  # array of each task in the graph
 
     @classmethod
     def load(
-        cls, referred: Collection[AwaitedName], *, without: AwaitedName | None = None
+        cls, referred: Collection[WorkloadReference], *, without: WorkloadReference | None = None
     ) -> "DependencyGraph":
         """Load the waiting workloads and arrays that new documents depend on, directly or indirectly.
 
@@ -37,7 +37,9 @@ class DependencyGraph:
         graph._load_tasks(names)
         return graph
 
-    def _load_projects(self, projects: Collection[str], without: AwaitedName | None) -> set[AwaitedName]:
+    def _load_projects(
+        self, projects: Collection[str], without: WorkloadReference | None
+    ) -> set[WorkloadReference]:
         """Return the names that the projects' waiting workloads and arrays depend on."""
         workloads = Workload.objects.filter(array__isnull=True, run=0).exclude(phase__in=ENDED_PHASES)
         arrays = WorkloadArray.objects.filter(state=ArrayState.ACTIVE)
@@ -49,38 +51,42 @@ class DependencyGraph:
         awaited = set()
         for project, name, section in waiting.union(active, all=True):
             if (project, name) != without:
-                self._awaited[AwaitedName(project, name)] = references = list(
+                self._awaited[WorkloadReference(project, name)] = references = list(
                     _iter_references(project, section)
                 )
                 awaited.update(references)
         return awaited
 
-    def _load_tasks(self, names: Collection[AwaitedName]) -> None:
+    def _load_tasks(self, names: Collection[WorkloadReference]) -> None:
         filters = Q()
         for project in {name.project for name in names}:
             own = [name.name for name in names if name.project == project]
             filters |= Q(project__name=project, name__in=own)
         tasks = Workload.objects.filter(filters, array__isnull=False).exclude(phase__in=ENDED_PHASES)
         for project, name, array in tasks.order_by().values_list("project__name", "name", "array__name"):
-            self._arrays[AwaitedName(project, name)] = AwaitedName(project, array)
+            self._arrays[WorkloadReference(project, name)] = WorkloadReference(project, array)
 
-    def add(self, name: AwaitedName, spec: WorkloadSpec) -> list[AwaitedName]:
+    def add(self, name: WorkloadReference, spec: WorkloadSpec) -> list[WorkloadReference]:
         """Add a document to the graph unless it would close a cycle.
 
         Return the names in that cycle, or [] if the document was added.
         """
         if spec.array is not None:
-            tasks = {AwaitedName(name.project, task_name(name.name, index)) for index in spec.array.indexes}
+            tasks = {
+                WorkloadReference(name.project, task_name(name.name, index)) for index in spec.array.indexes
+            }
             self._arrays |= dict.fromkeys(tasks, name)
-        awaited = [dependency.awaited_name(name.project) for dependency in spec.after]
+        awaited = [dependency.workload_reference(name.project) for dependency in spec.after]
         cycle = self._shortest_cycle(name, awaited)
         if not cycle:
             self._awaited[name] = awaited
         return cycle
 
-    def _shortest_cycle(self, target: AwaitedName, starts: Iterable[AwaitedName]) -> list[AwaitedName]:
+    def _shortest_cycle(
+        self, target: WorkloadReference, starts: Iterable[WorkloadReference]
+    ) -> list[WorkloadReference]:
         """Return the shortest cycle from `target` through one of `starts`, or [] if there is none."""
-        previous: dict[AwaitedName, AwaitedName] = {}
+        previous: dict[WorkloadReference, WorkloadReference] = {}
         level = self._new_steps(target, starts, previous)
         while level:
             if target in level:
@@ -97,10 +103,10 @@ class DependencyGraph:
 
     def _new_steps(
         self,
-        source: AwaitedName,
-        names: Iterable[AwaitedName],
-        previous: dict[AwaitedName, AwaitedName],
-    ) -> list[AwaitedName]:
+        source: WorkloadReference,
+        names: Iterable[WorkloadReference],
+        previous: dict[WorkloadReference, WorkloadReference],
+    ) -> list[WorkloadReference]:
         steps = []
         for name in names:
             step = self._arrays.get(name, name)
@@ -110,10 +116,10 @@ class DependencyGraph:
         return steps
 
 
-def _iter_references(project: str, section: Any) -> Iterable[AwaitedName]:
+def _iter_references(project: str, section: Any) -> Iterable[WorkloadReference]:
     """Yield the names in a stored `after` section, which may be invalid."""
     for entry in section if isinstance(section, Sequence) else ():
         reference = entry.get("workload") if isinstance(entry, Mapping) else None
         if isinstance(reference, str):
             other, slash, name = reference.rpartition("/")
-            yield AwaitedName(other if slash else project, name)
+            yield WorkloadReference(other if slash else project, name)

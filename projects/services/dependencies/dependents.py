@@ -8,7 +8,7 @@ from itertools import islice
 from django.db.models import Q, QuerySet
 
 from berth.core.errors import Conflict
-from berth.core.spec.sections.after import AwaitedName
+from berth.core.spec.sections.after import WorkloadReference
 from projects import selectors
 from projects.actor import Actor
 from projects.models import ArrayState, Workload, WorkloadArray
@@ -42,7 +42,7 @@ def reject_if_awaited(owner: Workload | WorkloadArray) -> None:
     Dependencies stay locked until the end of the transaction.
     """
     lock_dependencies()
-    name = AwaitedName(owner.project.name, owner.name)
+    name = WorkloadReference(owner.project.name, owner.name)
     newest = find_newest_objects([name]).get(name)
     if newest is not None and newest.pk != owner.pk:
         return

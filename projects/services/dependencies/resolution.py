@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from django.db import connection
 from django.db.models import BooleanField, Q, Value
 
-from berth.core.spec.sections.after import AwaitedName, Dependency
+from berth.core.spec.sections.after import Dependency, WorkloadReference
 from berth.core.wording.dependencies import VERBS
 from projects.models import Phase, Workload, WorkloadArray
 from projects.models.workloads import ENDED_PHASES
@@ -33,7 +33,7 @@ class NewestObject:
 class ResolvedDependency:
     """Dependency, and the newest workload or array with its name. `newest` is None if there is none."""
 
-    awaited: AwaitedName
+    awaited: WorkloadReference
     state: str
     newest: NewestObject | None
 
@@ -60,7 +60,7 @@ def lock_dependencies() -> None:
         cursor.execute(LOCK)
 
 
-def find_newest_objects(names: Collection[AwaitedName]) -> dict[AwaitedName, NewestObject]:
+def find_newest_objects(names: Collection[WorkloadReference]) -> dict[WorkloadReference, NewestObject]:
     """Return the newest workload or array for each name that exists, using one query."""
     if not names:
         return {}
@@ -78,18 +78,18 @@ def find_newest_objects(names: Collection[AwaitedName]) -> dict[AwaitedName, New
         arrays.values_list(*columns, "state", Value(True, flag)), all=True
     )
     return {
-        AwaitedName(project, name): NewestObject(pk, phase, is_array)
+        WorkloadReference(project, name): NewestObject(pk, phase, is_array)
         for _, pk, project, name, phase, is_array in rows.order_by("submitted_at", "pk")
     }
 
 
 def resolve_dependencies(
-    project: str, dependencies: Iterable[Dependency], newest: Mapping[AwaitedName, NewestObject]
+    project: str, dependencies: Iterable[Dependency], newest: Mapping[WorkloadReference, NewestObject]
 ) -> list[ResolvedDependency]:
     """Return the resolved dependencies of a workload in `project`."""
     resolved = []
     for dependency in dependencies:
-        awaited = dependency.awaited_name(project)
+        awaited = dependency.workload_reference(project)
         resolved.append(ResolvedDependency(awaited, dependency.state, newest.get(awaited)))
     return resolved
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from berth.core.spec import SpecError, parse_workload
 from berth.core.spec.sections.after import Dependency
-from berth.core.wording.dependencies import AwaitedWorkload, describe_awaited
+from berth.core.wording.dependencies import AwaitedWorkload, describe_dependencies
 from projects.access import visible_projects
 from projects.actor import Actor
 from projects.models import Phase, Workload, WorkloadArray
@@ -57,7 +57,7 @@ def dependency_statuses(actor: Actor, owner: Workload | WorkloadArray) -> list[D
     if not dependencies:
         return []
     project = owner.project.name
-    newest = find_newest_objects([dependency.awaited_name(project) for dependency in dependencies])
+    newest = find_newest_objects([dependency.workload_reference(project) for dependency in dependencies])
     resolved = resolve_dependencies(project, dependencies, newest)
     others = {each.awaited.project for each in resolved} - {project}
     visible = {project}
@@ -77,7 +77,7 @@ def current_waiting_message(actor: Actor, workload: Workload) -> str | None:
     """Return a message about the unmet dependencies and their current states, or None if all are met."""
     waiting = [each for each in dependency_statuses(actor, workload) if each.outcome != "met"]
     awaited = [AwaitedWorkload(f"{each.project}/{each.name}", each.state, each.status) for each in waiting]
-    return f"Waiting for {describe_awaited(awaited)}." if awaited else None
+    return f"Waiting for {describe_dependencies(awaited)}." if awaited else None
 
 
 def _stored_dependencies(document: Any) -> tuple[Dependency, ...]:

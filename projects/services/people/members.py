@@ -10,7 +10,7 @@ from django.db.models import Q
 
 from berth.core.errors import Conflict, Invalid, NotFound
 from berth.core.problems import Problem, format_value
-from berth.db.writes.references import checked_references
+from berth.db.writes.references import check_foreign_keys
 from projects.access import Action, require
 from projects.actor import Actor
 from projects.models import Department, Membership, Project, Role
@@ -33,7 +33,7 @@ def grant(*, actor: Actor, user: User, role: str, scope: Tenant | None) -> Membe
         "department": scope if isinstance(scope, Department) else None,
         "project": scope if isinstance(scope, Project) else None,
     }
-    with checked_references(str(scope or user)):
+    with check_foreign_keys(str(scope or user)):
         if not User.objects.select_for_update().filter(pk=user.pk).exists():
             raise NotFound(f"{user} has been deleted.")
         stored = Membership.objects.filter(user=user, **place).first()

@@ -8,7 +8,7 @@ from django.db import transaction
 
 from berth.core.errors import Invalid, NotFound
 from berth.core.problems import Problem, format_value
-from berth.db.writes.references import checked_references
+from berth.db.writes.references import check_foreign_keys
 from projects.actor import Actor
 from projects.models import Budget, BudgetWarning
 from projects.models.budgets import MAX_HOURS, MAX_PERCENT, default_warnings
@@ -35,7 +35,7 @@ def set_budget(
     PreconditionFailed, NotFound or Forbidden.
     """
     require_quota_permission(actor, owner)
-    with checked_references(owner.name, created="this budget"):
+    with check_foreign_keys(owner.name, created="this budget"):
         stored = Budget.objects.select_for_update(of=("self",)).filter(**owner_columns(owner)).first()
         check_version(stored, expected_version, budget_values)
         columns = _parse_columns(values, new=stored is None)

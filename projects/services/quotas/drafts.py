@@ -13,7 +13,7 @@ from django.db.models import Q
 
 from berth.core.errors import Invalid, PreconditionFailed
 from berth.core.problems import Problem
-from berth.db.writes.references import checked_references
+from berth.db.writes.references import check_foreign_keys
 from pools.models import QuotaGroup
 from pools.quota_lock import lock_pools_and_quotas
 from projects.actor import Actor
@@ -132,7 +132,7 @@ def apply_draft(
     """
     for owner in dict.fromkeys(change.owner for change in draft.changes):
         require_quota_permission(actor, owner)
-    with checked_references("One of its owners or pools", created="one of these quotas"):
+    with check_foreign_keys("One of its owners or pools", created="one of these quotas"):
         lock_pools_and_quotas()
         drafted = compare_with_stored_quotas(draft, lock=True)
         if expected is not None and expected != version_tag_before_draft(drafted):

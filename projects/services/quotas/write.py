@@ -6,7 +6,7 @@ from typing import Any
 from django.db import transaction
 
 from berth.core.errors import Invalid, NotFound
-from berth.db.writes.references import checked_references
+from berth.db.writes.references import check_foreign_keys
 from pools.quota_lock import lock_pools_and_quotas
 from projects.access import Action, require
 from projects.actor import Actor
@@ -35,7 +35,7 @@ def set_quota(
     require_quota_permission(actor, owner)
     columns = parse_columns(values)
     place = {**pool_or_group_columns(pool), **owner_columns(owner)}
-    with checked_references(f"{owner.name} or the {pool.kind_and_name}", created="this quota"):
+    with check_foreign_keys(f"{owner.name} or the {pool.kind_and_name}", created="this quota"):
         lock_pools_and_quotas()
         quota = Quota.objects.select_for_update(of=("self",)).filter(**place).first()
         check_version(quota, expected_version, quota_values)

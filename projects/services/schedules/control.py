@@ -8,7 +8,7 @@ from django.db import transaction
 from django.utils import timezone
 
 from berth.core.errors import Conflict, Forbidden, NotFound
-from berth.db.writes.references import checked_references
+from berth.db.writes.references import check_foreign_keys
 from projects.access import Action, may, require
 from projects.actor import Actor
 from projects.engine.due_times import next_due_time
@@ -41,7 +41,7 @@ def set_schedule(
     require(actor, Action.SUBMIT, project)
     at = now or timezone.now()
     first = check_values(actor, project, name, values, at)
-    with checked_references(project.name, created="this schedule"):
+    with check_foreign_keys(project.name, created="this schedule"):
         rows = Schedule.objects.select_for_update(of=("self",)).select_related("project__department")
         stored = rows.filter(project=project, name=name).first()
         check_version(stored, expected_version, "schedule")

@@ -12,7 +12,7 @@ from typing import Any
 from django.db import transaction
 from django.db.models import Count, Q, QuerySet
 
-from berth.db.loops.bell import notify
+from berth.db.loops.wakeups import notify
 from projects.engine.call_assignment import PendingCall, assign_calls
 from projects.models import Call, Phase, Pod, Session, SessionWorker
 from projects.models.workloads import ENDED_PHASES, LIVE_POD_STATES

@@ -11,8 +11,8 @@ from django.utils import timezone
 
 from berth.core.errors import Conflict, Invalid
 from berth.core.problems import Problem
-from berth.db.loops.bell import notify
 from berth.db.loops.wake import wake
+from berth.db.loops.wakeups import notify
 from projects.access import Action, require
 from projects.actor import Actor
 from projects.engine import lifecycle

@@ -22,7 +22,7 @@ from berth.core.merge_patch import (
 )
 from berth.core.problems import Problem, format_value, join_path
 from berth.core.spec import SpecError, WorkloadSpec, parse_workload
-from berth.core.spec.sections.after import AwaitedName
+from berth.core.spec.sections.after import WorkloadReference
 from berth.db.loops.wake import wake
 from projects.access import Action, require
 from projects.actor import Actor
@@ -184,7 +184,7 @@ def _prepare_edit(
         if locked.run:
             allowed = "the stored value; a workload that has started once no longer waits for others"
             raise Invalid([Problem("after", "cannot be edited", "", allowed)])
-        require_valid_dependencies(view, draft, edited=AwaitedName(locked.project.name, locked.name))
+        require_valid_dependencies(view, draft, edited=WorkloadReference(locked.project.name, locked.name))
     draft.workload.pending_since = locked.pending_since
     if before is not None and before.code == spec.code and locked.code_fetch_id is not None:
         copy_code(draft.workload, locked)

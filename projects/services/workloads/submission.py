@@ -15,11 +15,11 @@ from berth.core.errors import Conflict, Invalid, NotFound
 from berth.core.problems import Problem, format_value
 from berth.core.spec import GroupShape, RoleShape, WorkloadSpec, build_tree, parse_workload
 from berth.core.spec.parsing.manifest import is_manifest
-from berth.core.spec.sections.after import AwaitedName
+from berth.core.spec.sections.after import WorkloadReference
 from berth.core.values.amounts import MILLI, Amounts
 from berth.db.loops.wake import wake
 from berth.db.writes.new_rows import new_row
-from berth.db.writes.references import join_transaction
+from berth.db.writes.references import ensure_transaction
 from berth.db.writes.stored_responses import ResponseRow
 from projects.actor import Actor
 from projects.engine import admission
@@ -104,7 +104,7 @@ def submit_with_warnings(
     """
     spec = parse_workload(document)
     is_alone = not connection.in_atomic_block and is_stored_by_one_statement(spec)
-    with _detect_deleted_project() if is_alone else join_transaction():
+    with _detect_deleted_project() if is_alone else ensure_transaction():
         view = SubmissionView(actor, locks=not is_alone)
         draft = prepare(view, document, spec, project=project, now=now)
         draft = replace(draft, resubmitted_from=resubmitted_from)
@@ -136,7 +136,7 @@ def _detect_deleted_project() -> Iterator[None]:
 
 
 def require_valid_dependencies(
-    view: SubmissionView, draft: Draft, *, edited: AwaitedName | None = None
+    view: SubmissionView, draft: Draft, *, edited: WorkloadReference | None = None
 ) -> None:
     """Raise Invalid if the document's dependencies are invalid."""
     (problems,) = dependency_problems(view, [(draft.workload.project, draft.spec)], edited=edited)

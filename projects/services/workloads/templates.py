@@ -11,7 +11,7 @@ from berth.core.spec import parse_workload
 from berth.core.spec.parsing.manifest import is_manifest
 from berth.core.spec.values.texts import NAME_ALLOWED, find_control_character
 from berth.core.wording.words import join_words
-from berth.db.writes.references import checked_references
+from berth.db.writes.references import check_foreign_keys
 from berth.documents import read_document
 from projects.access import Action, require
 from projects.actor import Actor
@@ -43,7 +43,7 @@ def set_template(
     """
     require(actor, Action.SUBMIT, project)
     _check_template(project, name, text, description)
-    with checked_references(project.name, created="this template"):
+    with check_foreign_keys(project.name, created="this template"):
         rows = Template.objects.select_for_update(of=("self",)).select_related("project__department")
         stored = rows.filter(project=project, name=name).first()
         check_version(stored, expected_version, "template")

@@ -7,7 +7,7 @@ from django.http import HttpResponse, StreamingHttpResponse
 from django.utils import timezone
 from django.views.decorators.http import require_GET
 
-from berth.db.queries.known_names import NameColumn, unknown_word_problem
+from berth.db.queries.known_names import NameColumn, unknown_value_problem
 from berth.server.web.lists.filters import describe_unknown
 from berth.server.web.lists.periods import parse_period
 from berth.server.web.lists.tables import Column, list_query, requested_csv
@@ -53,10 +53,10 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
         period.require_valid()
         return file
     unknown = (
-        unknown_word_problem(
+        unknown_value_problem(
             "action", filters["action"], ACTIONS, NameColumn(audit(request.actor), "action")
         ),
-        unknown_word_problem(
+        unknown_value_problem(
             "object type", filters["kind"], OBJECT_TYPES, NameColumn(audit(request.actor), "object_type")
         ),
         unknown_user_problem(request.actor, filters["actor"], NameColumn(audit(request.actor), "actor")),

@@ -14,10 +14,10 @@ from django.utils import timezone
 from django.views.decorators.http import require_GET, require_http_methods
 
 from berth.core.errors import Conflict, Invalid
-from berth.core.not_found import ObjectKind, missing_object
+from berth.core.not_found import ObjectKind, not_found_error
 from berth.core.wording.problem_sentences import describe_error
 from berth.server.web.lists.tables import Column, list_query, list_rows, requested_csv, table_state
-from berth.server.web.pages import Request, confirm_page, page, refusal_page, signed_in, success_response
+from berth.server.web.pages import Request, confirm_page, page, render_refusal, signed_in, success_response
 from berth.server.web.zones import known_time_zone
 from projects import selectors
 from projects.access import Action, may, may_submit_anywhere
@@ -260,7 +260,7 @@ def _render_run_refusal(request: Request, schedule: Schedule, text: str, *, stat
     """Explain why no run can be submitted. Offer to edit the schedule if the user may do so."""
     arguments = [schedule.project.name, schedule.name]
     may_edit = schedules.may_change(request.actor, schedule)
-    return refusal_page(
+    return render_refusal(
         request,
         title=f"{schedule.name} cannot run now",
         text=text,
@@ -294,7 +294,7 @@ def _build_schedule_rows(rows: list[Schedule], zone: ZoneInfo | None) -> list[Sc
 def find_schedule(request: Request, project: str, name: str) -> Schedule:
     row = selectors.schedules(request.actor).filter(project__name=project, name=name).first()
     if row is None:
-        raise missing_object(ObjectKind.SCHEDULE, name=name, owner=project)
+        raise not_found_error(ObjectKind.SCHEDULE, name=name, owner=project)
     return row
 
 

@@ -154,7 +154,7 @@ class AutoscalerForm(Form):
 
         In this document, invalid fields have their stored values.
         """
-        invalid = self.fill_invalid_fields()
+        invalid = self.reset_invalid_fields()
         add_remaining_errors(self, lambda: check(self.document()), FIELDS_BY_PATH, invalid=invalid)
 
 

@@ -12,7 +12,14 @@ from berth.core.errors import BerthError
 from berth.core.wording.words import format_count
 from berth.server.web.faults import form_errors
 from berth.server.web.forms import Form
-from berth.server.web.pages import Request, confirm_page, form_page, refusal_page, signed_in, success_response
+from berth.server.web.pages import (
+    Request,
+    confirm_page,
+    form_page,
+    render_refusal,
+    signed_in,
+    success_response,
+)
 from projects.access import Action, require
 from projects.models import InferenceEngine, ScaleRequest, Service
 from projects.queries.services import find_request, find_service
@@ -127,7 +134,7 @@ def _render_scaling_refusal(request: Request, row: Service, running: ScaleReques
     """Explain that another scale request is in progress, and offer to cancel it if possible."""
     may_cancel = running.direction == "scale_out" and running.status != "ROLLING_BACK"
     cancel_url = reverse("service-cancel", args=[row.workload_id, running.pk])
-    return refusal_page(
+    return render_refusal(
         request,
         title=f"{row} is already scaling",
         text=describe_active_request(running),

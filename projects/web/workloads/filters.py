@@ -12,7 +12,7 @@ from django.utils import timezone
 
 from berth.core.problems import Problem
 from berth.core.wording.words import format_count
-from berth.db.queries.known_names import NameColumn, unknown_word_problem
+from berth.db.queries.known_names import NameColumn, unknown_value_problem
 from projects.actor import Actor
 from projects.known_names import unknown_pool_problem, unknown_project_problem, unknown_user_problem
 from projects.known_words import REASONS, RESERVED
@@ -127,7 +127,7 @@ def unknown_name_problems(actor: Actor, filters: WorkloadFilters) -> list[Proble
         unknown_project_problem(actor, filters.project),
         unknown_pool_problem(actor, filters.pool),
         unknown_user_problem(actor, filters.user),
-        unknown_word_problem(
+        unknown_value_problem(
             "reason", filters.reason, (*REASONS, RESERVED), NameColumn(workloads(actor), "reason")
         ),
     ]

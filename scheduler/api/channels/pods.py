@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from uuid import UUID
 
 from berth.core.errors import Conflict, Unavailable
-from berth.core.not_found import ObjectKind, missing_object
+from berth.core.not_found import ObjectKind, not_found_error
 from pools.runtimes.base import ChannelRejected, Runtime, RuntimeFailure
 from projects import selectors
 from projects.actor import Actor
@@ -37,7 +37,7 @@ def find_channel_pod(actor: Actor, workload_id: UUID, name: str | None) -> Chann
     """
     workload = selectors.workloads(actor).select_related("project").filter(pk=workload_id).first()
     if workload is None:
-        raise missing_object(ObjectKind.WORKLOAD, object_id=workload_id)
+        raise not_found_error(ObjectKind.WORKLOAD, object_id=workload_id)
     assert isinstance(workload, Workload)
     require_channel(actor, workload)
     latest = find_latest_log(actor, workload, name=name, run=None)

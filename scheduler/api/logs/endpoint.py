@@ -21,7 +21,7 @@ from berth.server.api.views import ApiView
 from pools.runtimes.base import LogChunk
 from projects import selectors
 from scheduler.api.logs.pod_log import MAX_CHUNK_BYTES, PodLog, find_latest_log
-from scheduler.api.logs.timestamps import LineStamper
+from scheduler.api.logs.timestamps import LineTimestamper
 
 TEXT = "text/plain; charset=utf-8"
 POLL_SECONDS = 0.2  # seconds between reads while the log has no new data
@@ -59,7 +59,7 @@ class Logs(ApiView):
         workload = selectors.find_workload(self.actor, workload_id)
         log = find_latest_log(self.actor, workload, name=query.pod, run=query.run)
         chunk = log.read_chunk(query.offset, query.limit) if query.tail is None else log.tail(query.tail)
-        stamp = LineStamper(log) if query.timestamps else _chunk_data
+        stamp = LineTimestamper(log) if query.timestamps else _chunk_data
         text = stamp(chunk)
         if not query.follow:
             return HttpResponse(text, TEXT, headers=_response_headers(log, chunk))

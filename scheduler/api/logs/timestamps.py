@@ -12,7 +12,7 @@ LINE = re.compile(rb"[^\n]*\n|[^\n]+")
 UNKNOWN = b"-".ljust(len("2026-01-01T00:00:00Z "))
 
 
-class LineStamper:
+class LineTimestamper:
     """Callable that prefixes each line of consecutive chunks with the line's UTC time."""
 
     def __init__(self, log: PodLog) -> None:

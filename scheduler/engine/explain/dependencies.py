@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from berth.core.wording.dependencies import AwaitedWorkload, describe_awaited
+from berth.core.wording.dependencies import AwaitedWorkload, describe_dependencies
 from scheduler.engine.model import Dependency
 from scheduler.engine.plan import Numbers
 
@@ -15,7 +15,7 @@ def dependency_numbers(unmet: Sequence[Dependency]) -> Numbers:
     numbers: dict[str, int | float | str | None] = {
         "after": ", ".join(dependency.workload for dependency in unmet),
         "count": len(unmet),
-        "awaited": describe_awaited(
+        "awaited": describe_dependencies(
             [
                 AwaitedWorkload(dependency.workload, dependency.state, dependency.status)
                 for dependency in unmet

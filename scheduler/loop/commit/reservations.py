@@ -10,7 +10,7 @@ from berth.db.loops.crash_points import crash_point
 from berth.db.loops.lease import fenced_transaction
 from berth.db.queries.compiled import compiled_once
 from berth.db.writes.bulk_rows import load_related_objects
-from berth.db.writes.set_writes import write_in_halves
+from berth.db.writes.set_writes import write_with_bisection
 from pools.models import Node
 from projects.models import Phase, Workload
 from projects.models.workloads import ENDED_PHASES
@@ -58,7 +58,7 @@ def drop_stale_reservations(now: datetime, context: SchedulerContext) -> int:
     with fenced_transaction(context.held_lease):
         rows = Workload.objects.select_for_update(of=("self",)).select_related("project__department")
         stale = [(row, dropped[row.pk]) for row in rows.filter(pk__in=dropped).order_by("pk")]
-        rejected = write_in_halves(stale, lambda part: _cancel_reservations(part, now))
+        rejected = write_with_bisection(stale, lambda part: _cancel_reservations(part, now))
         crash_point("reservations.before_end")
     crash_point("reservations.done")
     for (workload, _), reason in rejected:

@@ -13,7 +13,7 @@ from berth.db.loops.lease import fenced_transaction
 from berth.db.queries.compiled import compiled_once
 from berth.db.writes.bulk_rows import RelatedRows, load_related_objects
 from berth.db.writes.moves import RowChange
-from berth.db.writes.set_writes import write_changes, write_in_halves
+from berth.db.writes.set_writes import write_changes, write_with_bisection
 from pools.models import Node
 from pools.runtimes.base import PodSpec, RuntimeFailure, StartRejected, StopNotice
 from projects.engine.pod_sentences import format_pod
@@ -201,7 +201,7 @@ def _fail_for_missing_secrets(
     with fenced_transaction(context.held_lease):
         rows = Workload.objects.select_for_update(of=("self",)).select_related("project__department")
         workloads = list(rows.filter(pk__in=messages, phase=Phase.STARTING).order_by("pk"))
-        rejected = write_in_halves(
+        rejected = write_with_bisection(
             workloads,
             lambda part: change_phases_and_stop_pods(
                 [_failure_transition(row, messages[row.pk]) for row in part], now

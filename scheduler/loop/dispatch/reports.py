@@ -14,7 +14,7 @@ from berth.db.loops.crash_points import assert_no_transaction, crash_point
 from berth.db.loops.lease import fenced_transaction
 from berth.db.queries.compiled import compiled_once
 from berth.db.writes.moves import RowChange, change_rows
-from berth.db.writes.set_writes import write_in_halves
+from berth.db.writes.set_writes import write_with_bisection
 from pools.models import Node, NodePool
 from pools.runtimes.base import PodCause, PodReport, RuntimeFailure
 from pools.runtimes.base import PodState as Reported
@@ -336,7 +336,7 @@ def _write_changes(changes: Sequence[PodChange], now: datetime) -> tuple[list[st
     Return a note for each change that the database rejects, and the pods that their cluster has evicted.
     """
     evicted: list[uuid.UUID] = []
-    rejected = write_in_halves(changes, lambda part: evicted.extend(_write_pod_rows(part, now)))
+    rejected = write_with_bisection(changes, lambda part: evicted.extend(_write_pod_rows(part, now)))
     for change, reason in rejected:
         log.error("the report of pod %s could not be recorded: %s", change.pod.pk, reason)
     notes = [

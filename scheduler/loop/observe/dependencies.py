@@ -61,7 +61,7 @@ def find_dependencies(
     """
     names = queues.project_names
     newest = find_newest_objects(
-        {entry.awaited_name(names[row.project_id]) for row, entries in dependents for entry in entries}
+        {entry.workload_reference(names[row.project_id]) for row, entries in dependents for entry in entries}
     )
     unmet: dict[uuid.UUID, tuple[model.Dependency, ...]] = {}
     placeholders: dict[str, model.Workload] = {}

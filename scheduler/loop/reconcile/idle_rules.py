@@ -16,7 +16,7 @@ from berth.core.values.amounts import MILLI
 from berth.core.wording.words import format_count
 from berth.db.loops.lease import fenced_transaction
 from berth.db.queries import prepared
-from berth.db.writes.set_writes import write_in_halves
+from berth.db.writes.set_writes import write_with_bisection
 from projects.actor import Actor
 from projects.engine.idle_rules import IdleFacts, IdleStep, IssuedWarning, next_step
 from projects.models import Audit, IdleWarning, Phase, Workload
@@ -115,7 +115,7 @@ def apply_idle_rules(now: datetime, context: SchedulerContext) -> int:
         locked = list(rows.filter(pk__in=by_pk).order_by("pk"))
         steps = [(row, each) for row in locked if (each := by_pk[row.pk]).facts.run == row.run]
         running = [(row, each) for row, each in steps if row.phase == Phase.RUNNING]
-        rejected = write_in_halves(running, lambda part: _write_steps(part, now))
+        rejected = write_with_bisection(running, lambda part: _write_steps(part, now))
         stopped = by_pk.keys() - {row.pk for row, _ in running}
         IdleWarning.objects.filter(workload__in=stopped).delete()
     for (workload, _), reason in rejected:

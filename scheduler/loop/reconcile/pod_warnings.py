@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from berth.db.writes.moves import RowChange, change_rows
-from berth.db.writes.set_writes import write_in_halves
+from berth.db.writes.set_writes import write_with_bisection
 from pools.runtimes.base import PodReport
 from pools.runtimes.base import PodState as Reported
 from projects.engine.pod_sentences import format_pod
@@ -46,7 +46,7 @@ def record_warnings(warnings: Collection[PodWarning]) -> None:
     locked = pods.select_for_update(no_key=True).order_by("pk")
     counts = dict(locked.values_list("pk", "warnings"))
     new = [each for each in warnings if counts.get(each.pod.pk, each.number) < each.number]
-    rejected = write_in_halves(new, _write_warnings)
+    rejected = write_with_bisection(new, _write_warnings)
     for each, reason in rejected:
         log.error("the warning about pod %s could not be recorded: %s", each.pod.pk, reason)
 

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from berth.core.wording.awaited import describe_awaited_ends
+from berth.core.wording.awaited import describe_workload_ends
 from scheduler.reports.visibility import HIDDEN_WORKLOAD, Viewer, project_from_handle
 
 MAX_AWAITED = 5  # maximum number of workloads that are stored and shown; those that end last are kept
@@ -38,8 +38,8 @@ def awaited_ends(viewer: Viewer, stored: Iterable[Sequence[str]]) -> list[Awaite
     ]
 
 
-def awaited_ends_clause(ends: Sequence[AwaitedEnd], notes: Mapping[str, str]) -> str:
+def describe_workload_ends_in_utc(ends: Sequence[AwaitedEnd], notes: Mapping[str, str]) -> str:
     """Return a clause with times in UTC, such as "when ads/ctr-nightly (2026-11-30 05:58:00 UTC) ends"."""
-    return describe_awaited_ends(
+    return describe_workload_ends(
         [(each.workload, f"{each.end:%Y-%m-%d %H:%M:%S} UTC{notes.get(each.workload, '')}") for each in ends]
     )

@@ -4,7 +4,7 @@ from django.http import HttpResponse, StreamingHttpResponse
 from django.views.decorators.http import require_GET
 
 from berth.core.values.amounts import MILLI
-from berth.server.web.lists.tables import Column, group_by_top, list_rows, requested_csv
+from berth.server.web.lists.tables import Column, group_by_top_row, list_rows, requested_csv
 from berth.server.web.pages import Request, page, signed_in
 from pools.models import NodePool
 from projects.access import Action, may
@@ -83,7 +83,7 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
     listing = list_rows(request, columns, rows, file_name=f"quotas-on-{place}", default="name", size=UNPAGED)
     if file := requested_csv(request, listing):
         return file
-    for top, children in (branches_ := group_by_top(listing, tree)):
+    for top, children in (branches_ := group_by_top_row(listing, tree)):
         top.children = children
     tree = [top for top, _ in branches_]
     few = sum(len(top.children) for top in tree) <= MAX_EXPANDED_PROJECTS

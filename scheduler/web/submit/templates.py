@@ -11,7 +11,7 @@ from django.urls import reverse
 from django.views.decorators.http import require_GET, require_http_methods
 
 from berth.core.errors import BerthError, Forbidden, Invalid, PreconditionFailed
-from berth.core.not_found import ObjectKind, missing_object
+from berth.core.not_found import ObjectKind, not_found_error
 from berth.core.problems import Problem
 from berth.server.web.error_sentences import describe_problem
 from berth.server.web.faults import add_form_errors
@@ -24,7 +24,7 @@ from berth.server.web.pages import (
     form_page,
     open_url,
     page,
-    refusal_page,
+    render_refusal,
     signed_in,
     success_response,
 )
@@ -190,7 +190,7 @@ def edit(request: Request, project: str, name: str = "") -> HttpResponse:
     owner = find_project(request.actor, project)
     stored = templates(request.actor).filter(project=owner, name=name).first() if name else None
     if name and stored is None:
-        raise missing_object(ObjectKind.TEMPLATE, name=name, owner=project)
+        raise not_found_error(ObjectKind.TEMPLATE, name=name, owner=project)
     if stored is not None:
         service.require_change_permission(request.actor, stored)
     else:
@@ -235,10 +235,10 @@ def delete(request: Request, project: str, name: str) -> HttpResponse:
     owner = find_project(request.actor, project)
     stored = templates(request.actor).filter(project=owner, name=name).first()
     if stored is None:
-        raise missing_object(ObjectKind.TEMPLATE, name=name, owner=project)
+        raise not_found_error(ObjectKind.TEMPLATE, name=name, owner=project)
     service.require_change_permission(request.actor, stored)
     if names := service.schedule_names(stored):
-        return refusal_page(
+        return render_refusal(
             request,
             title=f"Template {stored.handle} is in use",
             text="This schedule submits workloads from it. Edit or delete the schedule first."

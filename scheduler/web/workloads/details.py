@@ -25,7 +25,7 @@ from scheduler.engine.explain.reason_detail import BOUNDED, reason_detail, reaso
 from scheduler.engine.plan import Reason
 from scheduler.models import Allocation
 from scheduler.reports.evictions.rendering import RenderedEviction, render_with_links
-from scheduler.reports.explanations.awaited_ends import AwaitedEnd, awaited_ends_clause
+from scheduler.reports.explanations.awaited_ends import AwaitedEnd, describe_workload_ends_in_utc
 from scheduler.reports.explanations.edits import unevaluated_edit_time
 from scheduler.reports.explanations.workload import PENDING_PHASES, Explanation, explain
 from scheduler.reports.queues.pending_reason import (
@@ -236,7 +236,7 @@ def link_awaited_ends(actor: Actor, ends: Sequence[AwaitedEnd]) -> list[tuple[st
     durations = {name: elapsed(seconds).replace(" ", "\N{NO-BREAK SPACE}") for name, seconds in since.items()}
     notes = {name: f", idle for {duration}" for name, duration in durations.items()}
     urls = {name: reverse("workload", args=[pk]) for name, pk in rows.items()}
-    return link_names(awaited_ends_clause(ends, notes), urls)
+    return link_names(describe_workload_ends_in_utc(ends, notes), urls)
 
 
 def hold_owner_urls(actor: Actor, blockers: Sequence[Mapping[str, Any]]) -> Mapping[str, str]:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from berth.core.not_found import ObjectKind, missing_object
+from berth.core.not_found import ObjectKind, not_found_error
 from projects.models import Project
 from tests import factories as make
 from tests.api.conftest import Caller
@@ -58,5 +58,5 @@ def test_errors_for_hidden_and_unknown_workloads_differ_only_in_the_id(cast: Cas
 
 @pytest.mark.parametrize("kind", ObjectKind)
 def test_every_object_kind_has_a_list_command(kind: ObjectKind) -> None:
-    error = missing_object(kind, name="x", owner="parent")
+    error = not_found_error(kind, name="x", owner="parent")
     assert "with `berth " in error.detail

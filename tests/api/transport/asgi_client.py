@@ -4,7 +4,7 @@ import asyncio
 from typing import Any
 
 
-class Wire:
+class AsgiClient:
     """An ASGI client that sends the request body in `parts`, and disconnects once `disconnected` is set."""
 
     def __init__(

@@ -16,7 +16,7 @@ from berth.server.front.bodies import BodyLimitMiddleware
 from projects.api.people.authentication import may_send_large_bodies
 from projects.models import Workload
 from projects.services.people import tokens
-from tests.api.transport.asgi_client import Wire
+from tests.api.transport.asgi_client import AsgiClient
 from tests.cast import make_cast, training
 from tests.support.session_cookies import session_cookie
 
@@ -30,16 +30,16 @@ def secret(transactional_db: None) -> str:
     return tokens.issue(actor=cast.dave, name="t", scopes=["read", "write"], expires_at=None)[1]
 
 
-def submission(secret: str | None, path: str = "/api/v1/workloads", **fields: Any) -> Wire:
+def submission(secret: str | None, path: str = "/api/v1/workloads", **fields: Any) -> AsgiClient:
     headers = {"content-type": "application/json", **fields.pop("headers", {})}
-    return Wire(path, secret=secret, method="POST", headers=headers, **fields)
+    return AsgiClient(path, secret=secret, method="POST", headers=headers, **fields)
 
 
 def front() -> BodyLimitMiddleware:
     return BodyLimitMiddleware(RestRouter(page_app), may_send_large_bodies)
 
 
-async def run_app(wire: Wire, app: BodyLimitMiddleware | None = None) -> Wire:
+async def run_app(wire: AsgiClient, app: BodyLimitMiddleware | None = None) -> AsgiClient:
     wire.disconnected.set()
     await (app or front())(wire.scope, wire.receive, wire.send)
     return wire
@@ -66,7 +66,7 @@ async def test_body_without_a_content_length_is_rejected_at_the_limit(secret: st
 
 
 async def test_body_size_of_page_requests_is_limited() -> None:
-    wire = await run_app(Wire("/login", method="POST", parts=(CHUNK,) * 200))
+    wire = await run_app(AsgiClient("/login", method="POST", parts=(CHUNK,) * 200))
     assert wire.status == 413
     assert wire.body == b"The body exceeds 1048576 bytes, the maximum at this address. Send a smaller body."
 
@@ -126,7 +126,7 @@ async def test_concurrent_large_bodies_per_token_are_limited(secret: str) -> Non
 async def test_slow_body_is_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bodies, "FIRST_SECONDS", 0.05)
     monkeypatch.setattr(bodies, "DRAIN_SECONDS", 0.05)
-    wire = Wire("/login", method="POST")
+    wire = AsgiClient("/login", method="POST")
     wire.left = []  # no message ever arrives
     async with asyncio.timeout(30):
         await front()(wire.scope, wire.receive, wire.send)
@@ -134,13 +134,13 @@ async def test_slow_body_is_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def test_page_requests_are_passed_to_django() -> None:
-    assert (await run_app(Wire("/workloads"))).status == 299
+    assert (await run_app(AsgiClient("/workloads"))).status == 299
 
 
 async def test_request_finished_signal_is_sent_before_the_response() -> None:
     # Ending the request releases the database connection, which a slow client would otherwise keep.
     steps: list[str] = []
-    wire = Wire("/healthz")
+    wire = AsgiClient("/healthz")
 
     async def send(message: Any) -> None:
         steps.append(message["type"])

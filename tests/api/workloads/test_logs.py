@@ -18,7 +18,7 @@ from projects.models import Pod, Workload
 from projects.services import workloads
 from projects.services.people import tokens
 from tests.api.conftest import Caller
-from tests.api.transport.asgi_client import Wire
+from tests.api.transport.asgi_client import AsgiClient
 from tests.cast import Cast, make_cast, training
 from tests.fakes.clock import FixedClock
 from tests.fakes.runtime import FakeRuntime
@@ -177,7 +177,7 @@ async def test_followed_log_streams_over_asgi_as_the_pod_writes(
     running: tuple[Pod, str], runtime: FakeRuntime, app: Any
 ) -> None:
     pod, secret = running
-    wire = Wire(f"/api/v1/workloads/{pod.workload_id}/logs", "follow=true", secret=secret)
+    wire = AsgiClient(f"/api/v1/workloads/{pod.workload_id}/logs", "follow=true", secret=secret)
     task = asyncio.create_task(app(wire.scope, wire.receive, wire.send))
     runtime.write(str(pod.pk), b"one\n")
     await wire.until(b"one\n")
@@ -194,7 +194,7 @@ async def test_followed_log_stops_when_the_client_disconnects(
     running: tuple[Pod, str], runtime: FakeRuntime, app: Any
 ) -> None:
     pod, secret = running
-    wire = Wire(f"/api/v1/workloads/{pod.workload_id}/logs", "follow=true", secret=secret)
+    wire = AsgiClient(f"/api/v1/workloads/{pod.workload_id}/logs", "follow=true", secret=secret)
     task = asyncio.create_task(app(wire.scope, wire.receive, wire.send))
     runtime.write(str(pod.pk), b"one\n")
     await wire.until(b"one\n")

@@ -18,7 +18,7 @@ from projects.models import Phase, Pod, Workload
 from projects.services.people import tokens
 from projects.services.secrets import set_project_secret
 from tests.api.conftest import Caller
-from tests.api.transport.asgi_client import Wire
+from tests.api.transport.asgi_client import AsgiClient
 from tests.cast import Cast, make_cast
 
 BODY = {
@@ -213,7 +213,7 @@ async def test_long_poll_returns_when_a_call_arrives() -> None:
         return session, Caller(secret), ours
 
     session, dave, ours = await sync_to_async(set_up)()
-    wire = Wire("/api/v1/workers/orders", "wait=20", secret=ours.secret)
+    wire = AsgiClient("/api/v1/workers/orders", "wait=20", secret=ours.secret)
     request = asyncio.create_task(RestRouter(None)(wire.scope, wire.receive, wire.send))
     await asyncio.sleep(0.3)
     assert not wire.body

@@ -14,7 +14,7 @@ from django.contrib.auth.models import AnonymousUser, User
 from django.db import connection, transaction
 
 from berth.server.asgi import websocket_urlpatterns
-from berth.server.web.live.announcer import IDS_MAX, Announcer, build_change_notes
+from berth.server.web.live.announcer import IDS_MAX, Announcer, build_change_events
 from berth.server.web.live.listener import CLOCK_SKEW_SECONDS
 from projects.connections.sockets import SIGNED_OUT
 from projects.models import Membership
@@ -214,7 +214,7 @@ def test_burst_of_changes_causes_only_one_notification(monkeypatch: pytest.Monke
     announcer._sent_at = time.monotonic()
     for _ in range(5000):
         announcer.announce("workload", project=1, department=1, object_ids=[str(uuid.uuid4())])
-    gathered = list(build_change_notes(announcer._pending))
+    gathered = list(build_change_events(announcer._pending))
     announcer.shut_down()
     assert sent == []
     assert gathered == [{"kind": "workload", "project": 1, "department": 1, "ids": None}]
@@ -281,9 +281,9 @@ def test_idle_announcement_connection_is_closed(
 
 def test_change_notification_fits_into_a_postgres_notification() -> None:
     ids = {str(uuid.uuid4()) for _ in range(IDS_MAX)}
-    (note,) = build_change_notes({("workload", (10**12, 10**12)): ids})
-    assert len(str(note)) < 8000
-    assert set(note["ids"]) == ids
+    (event,) = build_change_events({("workload", (10**12, 10**12)): ids})
+    assert len(str(event)) < 8000
+    assert set(event["ids"]) == ids
 
 
 @pytest.mark.every_case

@@ -78,14 +78,14 @@ def test_every_pool_form_field_is_in_exactly_one_section(cast: Cast, alice: Clie
     assert {*NAMES} >= {*EXPLANATIONS} == {*MODELS}
     for path in ("/node-pools/new", "/node-pools/local/settings"):
         form = alice.get(path).context["form"]
-        shown = [field.name for part in form.shown_sections() for field in part.fields]
+        shown = [field.name for part in form.bound_sections() for field in part.fields]
         assert sorted(shown) == sorted(field.name for field in form.visible_fields())
 
 
 @pytest.mark.heavy
 def test_collapsed_section_with_an_invalid_field_is_expanded(cast: Cast, alice: Client) -> None:
     answer = alice.post("/node-pools/new", {**EC2_POOL, "drain_timeout": "-1"}, headers=HTMX)
-    folded = {part.section.title: not part.is_open for part in answer.context["form"].shown_sections()}
+    folded = {part.section.title: not part.is_open for part in answer.context["form"].bound_sections()}
     assert (folded["Scaling"], folded["Limits"]) == (False, True)
 
 

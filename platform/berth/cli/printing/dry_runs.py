@@ -37,11 +37,11 @@ def print_dry_run(result: "DryRun") -> None:
             print(f"  limits of {printable(limits.role)} in {printable(limits.pool)}: {line}")
     for warning in result.warnings:
         print(f"  warning: {printable(warning)}")
-    for line in _start_lines(result):
+    for line in _format_start_lines(result):
         print(f"  {printable(line)}")
 
 
-def _start_lines(result: "DryRun") -> Iterator[str]:
+def _format_start_lines(result: "DryRun") -> Iterator[str]:
     if result.queue_position_reason:
         yield f"Queue position {result.queue_position}: {result.queue_position_reason}."
     if line := format_expected_start(

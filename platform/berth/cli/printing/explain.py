@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from berth.cli.printing.output import print_section
 from berth.cli.printing.text import format_number, format_time, printable
-from berth.core.wording.awaited import describe_awaited_ends
+from berth.core.wording.awaited import describe_workload_ends
 from berth.core.wording.blocker_numbers import format_numbers
 
 if TYPE_CHECKING:
@@ -29,13 +29,13 @@ def format_expected_start(at: datetime | None, reason: str, after: Sequence["Awa
     Return "" if neither a start time nor a reason is known.
     """
     if at is not None:
-        ends = describe_awaited_ends([(each.workload, format_time(each.end)) for each in after])
+        ends = describe_workload_ends([(each.workload, format_time(each.end)) for each in after])
         sentence = f"Expected start: {format_time(at)}" + (f", {ends}." if ends else ".")
         return f"{sentence} The estimate holds {reason}." if reason else sentence
     return f"Expected start unknown: {reason}." if reason else ""
 
 
-def queue_lines(queue: Any) -> Iterator[str]:
+def format_queue_lines(queue: Any) -> Iterator[str]:
     """Yield lines with the project's and department's quota, share and allocation in the last cycle."""
     for kind in ("project", "department"):
         status = (queue or {}).get(kind)

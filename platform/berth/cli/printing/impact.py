@@ -51,7 +51,7 @@ def preview_exit_code(impact: "QuotaImpact | QuotaGroupImpact") -> int:
 
 def print_impact(impact: "QuotaImpact") -> None:
     for quota in impact.quotas:
-        print(printable(quota_line(quota)))
+        print(printable(format_quota_line(quota)))
     for warning in impact.warnings:
         print(f"Warning: {printable(warning.message)}")
     _print_plan_changes(impact)
@@ -84,7 +84,7 @@ def quota_owner_and_pool(quota: "QuotaEdit | ChangedQuota") -> str:
     return f"{quota.name} in {'quota group' if quota.group else 'pool'} {quota.pool}"
 
 
-def quota_line(quota: "QuotaEdit | ChangedQuota") -> str:
+def format_quota_line(quota: "QuotaEdit | ChangedQuota") -> str:
     """Return a line such as "vision in pool local: gpu 4 -> 8"."""
     before, after = quota.before, quota.after
     name = quota_owner_and_pool(quota)

@@ -82,7 +82,7 @@ def columns_with_headings(title: str, columns: list[Column]) -> list[Column]:
     return [
         Column(title, _format_owner),
         Column("POOL", lambda row: row.pool),
-        *(replace(column, cell_text=_dash_for_headings(column.cell_text)) for column in columns),
+        *(replace(column, cell_text=_show_dash_in_headings(column.cell_text)) for column in columns),
     ]
 
 
@@ -92,7 +92,7 @@ def _format_owner(row: Any) -> str:
     return row.owner.name if row.owner.kind == "department" else f"  {row.owner.name}"
 
 
-def _dash_for_headings(format_quota: Callable[[Any], str]) -> Callable[[Any], str]:
+def _show_dash_in_headings(format_quota: Callable[[Any], str]) -> Callable[[Any], str]:
     return lambda row: "-" if isinstance(row, DepartmentHeading) else format_quota(row)
 
 

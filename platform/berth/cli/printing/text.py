@@ -14,10 +14,10 @@ def printable(text: object) -> str:
 
 def message_line(message: object) -> str:
     """Format a message for stderr as one line that ends with punctuation."""
-    return f"berth: {end_sentence(printable(message))}"
+    return f"berth: {add_full_stop(printable(message))}"
 
 
-def end_sentence(text: str) -> str:
+def add_full_stop(text: str) -> str:
     """Add a full stop, unless the text already ends with punctuation."""
     return text if text.endswith((".", "!", "?", ":", "…")) else f"{text}."
 

@@ -10,7 +10,7 @@ from textual.binding import BindingType
 from textual.widgets import Static
 
 from berth.cli.exits import explain_error
-from berth.cli.printing.text import end_sentence, printable
+from berth.cli.printing.text import add_full_stop, printable
 
 
 class RefreshingApp(App[None]):
@@ -43,7 +43,7 @@ class RefreshingApp(App[None]):
         except Exception as error:
             if (explanation := explain_error(error)) is None:
                 raise
-            self.call_from_thread(self._show_error, " ".join(map(end_sentence, explanation[1])))
+            self.call_from_thread(self._show_error, " ".join(map(add_full_stop, explanation[1])))
             return
         self.call_from_thread(self._redraw, snapshot)
 

@@ -15,7 +15,7 @@ ResultFuture = asyncio.Future
 sleep = asyncio.sleep
 
 
-class Background:
+class BackgroundTasks:
     """Background tasks of a session, which run until `stop` is called.
 
     `notify` may be called from any thread.

@@ -11,7 +11,7 @@ from typing import Any, ParamSpec, TypeVar
 from typing_extensions import Self
 
 from berth.client.aio.background import (
-    Background,
+    BackgroundTasks,
     ResultFuture,
     iterate_results,
     sleep,
@@ -52,7 +52,7 @@ class AsyncSession:
         self._transport, self._options, self._pool = transport, options, pool
         self._start_timeout, self._sleep = start_timeout, sleep
         self._calls = PendingCalls()
-        self._background = Background()
+        self._background = BackgroundTasks()
         self._plugins = HookContexts(Hook.AROUND_CLIENT)
         self._state = SessionState(id="", name="")
         self._after = 0

@@ -14,7 +14,7 @@ ResultFuture = Future
 sleep = time.sleep
 
 
-class Background:
+class BackgroundTasks:
     """Background threads of a session, which run until `stop` is called."""
 
     def __init__(self) -> None:

@@ -19,7 +19,7 @@ from berth.client.sessions.calls import PendingCalls
 from berth.client.sessions.options import Options, plugin_context
 from berth.client.sessions.payload import pickle_call
 from berth.client.sync.background import (
-    Background,
+    BackgroundTasks,
     ResultFuture,
     iterate_results,
     sleep,
@@ -53,7 +53,7 @@ class Session:
         self._transport, self._options, self._pool = transport, options, pool
         self._start_timeout, self._sleep = start_timeout, sleep
         self._calls = PendingCalls()
-        self._background = Background()
+        self._background = BackgroundTasks()
         self._plugins = HookContexts(Hook.AROUND_CLIENT)
         self._state = SessionState(id="", name="")
         self._after = 0

@@ -7,7 +7,7 @@ from berth.core.wording.words import join_words
 MAX_NAMED = 3  # maximum number of workloads named in a clause
 
 
-def describe_awaited_ends(ends: Sequence[tuple[str, str]]) -> str:
+def describe_workload_ends(ends: Sequence[tuple[str, str]]) -> str:
     """Return a clause such as "when ads/nightly (05:58) and ads/refresh (06:04) end", or "".
 
     `ends` are pairs of a workload and a formatted time, in order. Only the last few are named.

@@ -16,7 +16,7 @@ class AwaitedWorkload(NamedTuple):
     status: str = ""
 
 
-def describe_awaited(awaited: Sequence[AwaitedWorkload]) -> str:
+def describe_dependencies(awaited: Sequence[AwaitedWorkload]) -> str:
     """Return a phrase such as "vision/first to complete (running) and vision/second to end"."""
     parts = [
         f"{each.workload} to {VERBS[each.state]}{f' ({each.status})' if each.status else ''}"

@@ -26,7 +26,7 @@ from berth.db.embedded.roles import (
     write_private_file,
 )
 from berth.home import home
-from berth.tied import parent_bound_command
+from berth.parent_bound import parent_bound_command
 
 VERSION = 18
 LONGEST_SOCKET_PATH = 90

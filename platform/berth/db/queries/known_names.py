@@ -55,7 +55,7 @@ def unknown_name_problem(
     return Problem(path, "does not exist", format_value(name), suggest_visible_names(name, visible, noun))
 
 
-def unknown_word_problem(
+def unknown_value_problem(
     path: str, word: str | None, words: Collection[str], *history: NameColumn
 ) -> Problem | None:
     """Return a Problem for an unknown word.

@@ -17,6 +17,6 @@ class UtcLoader(TimestamptzLoader):
             return super().load(data)  # raises an error for dates that Python cannot represent
 
 
-def load_timestamps_quickly() -> None:
+def use_fast_timestamp_loader() -> None:
     """Register the fast timestamp loader for all connections that are opened from now on."""
     get_adapters_template(True, UTC).register_loader("timestamptz", UtcLoader)

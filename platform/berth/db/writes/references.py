@@ -9,7 +9,7 @@ from psycopg.errors import ForeignKeyViolation, UniqueViolation
 from berth.core.errors import NotFound, PreconditionFailed
 
 
-def join_transaction() -> AbstractContextManager[object]:
+def ensure_transaction() -> AbstractContextManager[object]:
     """Run the block in the current transaction or, outside of one, in a new one.
 
     There is no savepoint: an error after the first write must roll back the outer transaction.
@@ -18,7 +18,7 @@ def join_transaction() -> AbstractContextManager[object]:
 
 
 @contextmanager
-def checked_references(what: str, *, created: str | None = None) -> Iterator[None]:
+def check_foreign_keys(what: str, *, created: str | None = None) -> Iterator[None]:
     """Check foreign keys at the end of the block instead of at the commit.
 
     Raises NotFound if a referenced row is missing, and PreconditionFailed if another transaction has created

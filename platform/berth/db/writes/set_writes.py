@@ -14,7 +14,7 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 
-def write_in_halves(items: Sequence[T], write: Callable[[Sequence[T]], object]) -> list[tuple[T, str]]:
+def write_with_bisection(items: Sequence[T], write: Callable[[Sequence[T]], object]) -> list[tuple[T, str]]:
     """Write all items together, and return the rejected ones with reasons.
 
     If the write fails, the rejected items are isolated by repeatedly splitting the items in half. Call this
@@ -32,7 +32,7 @@ def write_in_halves(items: Sequence[T], write: Callable[[Sequence[T]], object]) 
             # Keep only the first line, because the others contain values from the row.
             return [(items[0], str(error).splitlines()[0] if str(error) else repr(error))]
         middle = len(items) // 2
-        return [*write_in_halves(items[:middle], write), *write_in_halves(items[middle:], write)]
+        return [*write_with_bisection(items[:middle], write), *write_with_bisection(items[middle:], write)]
     return []
 
 
@@ -43,7 +43,7 @@ def write_changes(model: type[Model], field: str, changes: Sequence[RowChange]) 
     """
     lock_keys(model._default_manager.filter(pk__in=[change.pk for change in changes]))
     changed: set[Any] = set()
-    rejected = write_in_halves(changes, lambda part: changed.update(change_rows(model, field, part)))
+    rejected = write_with_bisection(changes, lambda part: changed.update(change_rows(model, field, part)))
     for change, reason in rejected:
         log.error("%s %s could not be written: %s", model._meta.verbose_name, change.pk, reason)
     return changed

@@ -15,7 +15,7 @@ from berth.core.values.amounts import MILLI
 DecimalText = Annotated[Decimal, WithJsonSchema({"type": "string", "format": "decimal"})]
 
 
-def _declare_parent(schema: dict[str, Any], model: type[BaseModel]) -> None:
+def _record_parent(schema: dict[str, Any], model: type[BaseModel]) -> None:
     """Record the model's parent in the OpenAPI schema, for the Python client.
 
     A parent whose name begins with an underscore is not recorded, because it only shares fields.
@@ -29,7 +29,7 @@ class ResponseModel(BaseModel):
     """Base model for response bodies. Responses are validated, so that they match the OpenAPI schema."""
 
     model_config = ConfigDict(
-        extra="forbid", frozen=True, from_attributes=True, json_schema_extra=_declare_parent
+        extra="forbid", frozen=True, from_attributes=True, json_schema_extra=_record_parent
     )
 
     @classmethod

@@ -77,7 +77,7 @@ class BoundedHttp(HttpToolsProtocol):
         if not self.connection_counter.enter(self._address):
             self._reject(HTTPStatus.SERVICE_UNAVAILABLE, "Too many connections from this address.")
             return
-        self._expect_head()
+        self._start_head_timer()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._cancel_head_timer()
@@ -97,7 +97,7 @@ class BoundedHttp(HttpToolsProtocol):
             return
         idle = self.cycle is None or self.cycle.response_complete
         if idle and self._head_timer is None:
-            self._expect_head()
+            self._start_head_timer()
         self._raw_size += len(data)
         super().data_received(data)
         if self._head_timer is not None:
@@ -125,7 +125,7 @@ class BoundedHttp(HttpToolsProtocol):
         self._body_size += len(body)
         super().on_body(body)
 
-    def _expect_head(self) -> None:
+    def _start_head_timer(self) -> None:
         self._head_size = 0
         self._head_timer = self.loop.call_later(HEAD_SECONDS, self._reject_late_head)
 

@@ -23,14 +23,14 @@ OFF = f"""\
 """
 
 
-class LocalChoices(NamedTuple):
+class LocalPodSettings(NamedTuple):
     """Settings for pods in local pools: environment variables to add, and a notice for the terminal."""
 
     variables: dict[str, str]
     notice: str
 
 
-def choose_local_settings(home: Path, demo: bool) -> LocalChoices:
+def choose_local_settings(home: Path, demo: bool) -> LocalPodSettings:
     """Return the settings for pods in local pools, and a notice that explains them.
 
     A node that cannot isolate pods serves only one project. A demo therefore turns isolation off, ignores
@@ -52,7 +52,7 @@ def choose_local_settings(home: Path, demo: bool) -> LocalChoices:
             notice += f"  Note: the demo ignores resource limits in documents. {isolation.limits_obstacle}\n"
         if GPUS_VARIABLE not in os.environ and not detect_local_machine().devices:
             variables[GPUS_VARIABLE] = DEMO_GPUS
-    return LocalChoices(variables, notice)
+    return LocalPodSettings(variables, notice)
 
 
 def _isolation_notice(isolation: Isolation) -> str:

@@ -18,8 +18,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from berth.parent_bound import end_with_parent
 from berth.server.up.supervision.forks import MESSAGE_MAX, READY
-from berth.tied import end_with_parent
 
 # File descriptors in a request: the reply socket, the log file and a web process's listening socket.
 FILES_MAX = 3

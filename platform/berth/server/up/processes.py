@@ -9,12 +9,12 @@ from socket import socket
 
 from berth.db.embedded.cluster import EmbeddedCluster
 from berth.home import CHECKOUT, is_checkout
+from berth.parent_bound import parent_bound_command
 from berth.server.up.address import socket_url
 from berth.server.up.errors import StartupError
 from berth.server.up.supervision.child import Child, command_launcher
 from berth.server.up.supervision.forks import Forks
 from berth.server.up.supervision.orphans import process_identity
-from berth.tied import parent_bound_command
 
 WEB_PROCESSES_VARIABLE = "BERTH_WEB_PROCESSES"
 WEB_PROCESSES_MAX = 32

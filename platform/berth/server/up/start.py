@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, TextIO
 
 from berth.db.embedded.cluster import DatabaseSetupError, EmbeddedCluster
 from berth.home import home
+from berth.parent_bound import parent_bound_command
 from berth.server.up.address import bind_socket, socket_url, wait_until_ready
 from berth.server.up.claim import lock_home_directory, write_status
 from berth.server.up.errors import UNUSABLE_DATABASE, StartupError
@@ -24,14 +25,13 @@ from berth.server.up.processes import (
     web_process_count,
 )
 from berth.server.up.supervision.child import Child
+from berth.server.up.supervision.fork_call import call_in_fork
 from berth.server.up.supervision.forks import Forks
 from berth.server.up.supervision.orphans import adopt_orphans
-from berth.server.up.supervision.separate import call_in_fork
 from berth.server.up.supervision.supervisor import Supervisor
-from berth.tied import parent_bound_command
 
 if TYPE_CHECKING:
-    from berth.server.up.isolation import LocalChoices
+    from berth.server.up.isolation import LocalPodSettings
 
 DEFAULT_HOST = "127.0.0.1"
 HOSTS_VARIABLE = "BERTH_ALLOWED_HOSTS"
@@ -77,7 +77,7 @@ class Startup:
             supervisor.stop(last_children)
 
     def _choose_local_settings(self, demo: bool) -> None:
-        def choose() -> "LocalChoices":
+        def choose() -> "LocalPodSettings":
             from berth.server.up.isolation import choose_local_settings
 
             return choose_local_settings(self.home, demo)

@@ -4,7 +4,7 @@ import os
 import signal
 import sys
 
-from berth.tied import end_with_parent
+from berth.parent_bound import end_with_parent
 
 
 def main() -> None:

@@ -53,7 +53,7 @@ def describe_problem(
     `labels` contains the labels of the form's other fields, keyed by path.
     """
     message, allowed = problem.message, problem.allowed
-    if request := _request(message, allowed, label, choice=choice):
+    if request := _instruction(message, allowed, label, choice=choice):
         return ErrorSentence(request)
     if NAME_RULE.fullmatch(allowed):
         name = suggest_name(problem.received)
@@ -73,7 +73,7 @@ def describe_problem(
         return ErrorSentence(f"Unknown key. Valid keys include {', '.join(keys)}.", is_shortened=True)
     if allowed == MEMORY_ALLOWED:
         return ErrorSentence(f"Not a valid amount of memory. {MEMORY_ADVICE}")
-    if bound := _bound_sentence(message, allowed, labels or {}):
+    if bound := _describe_bound_violation(message, allowed, labels or {}):
         return ErrorSentence(bound)
     sentence = _capitalize(message.removeprefix("is ")).removesuffix(".")
     if allowed.startswith("Set "):  # `allowed` is an instruction instead of a list of values
@@ -84,7 +84,7 @@ def describe_problem(
     return ErrorSentence(f"{sentence}. Allowed: {allowed}." if allowed else f"{sentence}.")
 
 
-def _request(message: str, allowed: str, label: str, *, choice: bool) -> str:
+def _instruction(message: str, allowed: str, label: str, *, choice: bool) -> str:
     """Ask for a valid value, as in "Enter a name.".
 
     Return "" unless the value is missing or `allowed` gives an example of a valid value.
@@ -100,7 +100,7 @@ def _request(message: str, allowed: str, label: str, *, choice: bool) -> str:
     return f"{fault}Enter {allowed}."
 
 
-def _bound_sentence(message: str, allowed: str, labels: Mapping[str, str]) -> str:
+def _describe_bound_violation(message: str, allowed: str, labels: Mapping[str, str]) -> str:
     """State the bound that a value violates, as in "Must be at least Minimum nodes (3).".
 
     Return "" for problems of other kinds.

@@ -36,7 +36,7 @@ def add_form_errors(form: Form, error: BerthError, fields: Mapping[str, str] | N
         path: str(form.fields[name].label) for path, name in (fields or {}).items() if name in form.fields
     }
     for problem in error.problems:
-        name, subpath = _field_and_subpath(form, problem.path, fields or {})
+        name, subpath = _split_field_path(form, problem.path, fields or {})
         if name in form.fields:
             form.add_error(name, _field_sentence(form.fields[name], subpath, problem, labels))
         else:
@@ -68,10 +68,10 @@ def add_remaining_errors(
 
 def field_name(form: Form, path: str, fields: Mapping[str, str]) -> str:
     """Return the name of the form field for a problem's path, or the path if there is no such field."""
-    return _field_and_subpath(form, path, fields)[0]
+    return _split_field_path(form, path, fields)[0]
 
 
-def _field_and_subpath(form: Form, path: str, fields: Mapping[str, str]) -> tuple[str, str]:
+def _split_field_path(form: Form, path: str, fields: Mapping[str, str]) -> tuple[str, str]:
     name, subpath = _form_field(path, fields)
     if name not in form.fields and (head := _containing_field(name, form.fields)):
         name, subpath = head, re.split(rf"\b{head}\b", name, maxsplit=1)[1].removeprefix(".")
@@ -88,14 +88,14 @@ def _field_sentence(field: Field, subpath: str, problem: Problem, labels: Mappin
         problem = replace(problem, allowed="")
     is_choice = isinstance(field, ChoiceField)
     sentence = describe_field_problem(problem, label, choice=is_choice, labels=labels).text
-    sentence = _use_labels(sentence, labels)
+    sentence = _replace_paths_with_labels(sentence, labels)
     if entry := ENTRY.fullmatch(subpath):
         key = f", {entry[2]}" if entry[2] else ""
         return f"Entry {int(entry[1]) + 1}{key}: {sentence}"
     return f"{subpath}: {sentence}" if subpath else sentence
 
 
-def _use_labels(sentence: str, labels: Mapping[str, str]) -> str:
+def _replace_paths_with_labels(sentence: str, labels: Mapping[str, str]) -> str:
     for path, label in labels.items():
         if "_" in (key := path.rpartition(".")[2]):
             sentence = re.sub(rf"\b({re.escape(path)}|{re.escape(key)})\b", label, sentence)

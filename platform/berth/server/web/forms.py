@@ -42,7 +42,7 @@ class FormSection:
 
 
 @dataclass(frozen=True)
-class ShownSection:
+class BoundSection:
     """Section with its bound fields."""
 
     section: FormSection
@@ -78,10 +78,10 @@ class Form(forms.Form):
         """Return the form's sections. A form without sections shows its fields as a single list."""
         return ()
 
-    def shown_sections(self) -> list[ShownSection]:
+    def bound_sections(self) -> list[BoundSection]:
         """Return the sections that have fields."""
         shown = [
-            ShownSection(
+            BoundSection(
                 section,
                 [self[name] for name in section.names if name in self.fields],
                 [(title, [self[name] for name in names]) for title, names in section.lines],
@@ -100,7 +100,7 @@ class Form(forms.Form):
         hints = {"shown_for": shown_for, "hint_shown_for": hint_shown_for, "has_live_error": has_live_error}
         vars(self.fields[name]).update(hints)
 
-    def fill_invalid_fields(self) -> set[str]:
+    def reset_invalid_fields(self) -> set[str]:
         """Reset each invalid field to its initial value. Return the names of these fields."""
         invalid = {str(name) for name in self.errors} & self.fields.keys()
         for name in invalid:
@@ -117,7 +117,7 @@ class Form(forms.Form):
     def error_links(self) -> list[tuple[forms.BoundField, str, str]]:
         """Return the fields that have errors, each with its label and first error, in form order."""
         in_order: list[tuple[forms.BoundField, str]] = []
-        for part in self.shown_sections():
+        for part in self.bound_sections():
             in_order += [(field, f"{title}: {field.label}") for title, line in part.lines for field in line]
             in_order += [(field, str(field.label)) for field in part.fields]
         fields = in_order or [(field, str(field.label)) for field in self.visible_fields()]

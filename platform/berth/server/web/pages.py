@@ -98,7 +98,7 @@ def confirm_page(
     return page(request, "web/confirm.html", context, inner="web/confirm_form.html", status=status)
 
 
-def refusal_page(
+def render_refusal(
     request: Request,
     *,
     title: str,

@@ -193,12 +193,12 @@ def _start_program(pod: Pod, libc: CDLL, request: dict[str, object], mark: str) 
 
     program = programs.find_program(request, pod.env, mark)
 
-    def act(entry: PodEntry) -> None:
+    def run_in_pod(entry: PodEntry) -> None:
         libc.prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)  # hide the shim's memory from the pod
         entry.enter_directory()
         programs.run_program(program)
 
-    command = _start(pod, libc, Pipes(pod), act)
+    command = _start(pod, libc, Pipes(pod), run_in_pod)
     command.reports_ends = programs.CONNECT in request
     if programs.COPY_TO in request:
         command.hang_up_seconds = TIDY_SECONDS
@@ -256,8 +256,8 @@ class Pipes:
         return Command(pid, self._ours[0], {self._ours[1]: 1, self._ours[2]: 2}, False)
 
 
-def _start(pod: Pod, libc: CDLL, files: Terminal | Pipes, act: Callable[[PodEntry], None]) -> Command:
-    """Fork a process that enters the pod, connects `files` and calls `act`, which must never return."""
+def _start(pod: Pod, libc: CDLL, files: Terminal | Pipes, run_in_pod: Callable[[PodEntry], None]) -> Command:
+    """Fork a process that enters the pod, connects `files` and calls `run_in_pod`, which never returns."""
     go_read, go_write = os.pipe()
     failed_read, failed_write = os.pipe()
     born_read, born_write = os.pipe()
@@ -272,7 +272,7 @@ def _start(pod: Pod, libc: CDLL, files: Terminal | Pipes, act: Callable[[PodEntr
             entry.drop_privileges()
             entry.subject = "the terminal"
             files.connect()
-            act(entry)
+            run_in_pod(entry)
         except BaseException as error:  # the forked child must exit here, even after an unexpected error
             entry.report_failure(failed_write, error)
         os._exit(127)

@@ -13,7 +13,7 @@ from django.db.models import Q
 
 from berth.db.loops.lease import fenced_transaction
 from berth.db.queries.compiled import compiled_once
-from berth.db.writes.set_writes import write_in_halves
+from berth.db.writes.set_writes import write_with_bisection
 from pools.models import Node
 from pools.selectors import overdue_drains
 from projects.models import Phase, Pod, Workload
@@ -54,7 +54,7 @@ def evict_from_overdue_drains(now: datetime, context: SchedulerContext) -> int:
             protected
         )
         drained = [(row, pods_by_workload[row.pk]) for row in live.order_by("pk")]
-        rejected = write_in_halves(drained, lambda part: _evict_workloads(part, now))
+        rejected = write_with_bisection(drained, lambda part: _evict_workloads(part, now))
     for (workload, _), reason in rejected:
         log.error("workload %s could not be evicted from its drained node: %s", workload.pk, reason)
     return len(drained) - len(rejected)

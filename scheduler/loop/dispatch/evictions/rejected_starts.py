@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 from berth.core.wording.words import format_count
 from berth.db.loops.crash_points import crash_point
 from berth.db.loops.lease import fenced_transaction
-from berth.db.writes.set_writes import write_in_halves
+from berth.db.writes.set_writes import write_with_bisection
 from projects.models import Event, Phase, Pod, PodState, Workload
 from projects.models.workloads import ENDED_PHASES
 from projects.services import announce, events
@@ -84,7 +84,7 @@ def _release_rejected_gangs(
         rows = Workload.objects.select_for_update(of=("self",)).select_related("project__department")
         locked = list(rows.filter(pk__in=due, phase__in=(Phase.STARTING, Phase.RUNNING)).order_by("pk"))
         workloads = [row for row in locked if row.phase == Phase.STARTING]
-        rejected = write_in_halves(
+        rejected = write_with_bisection(
             workloads,
             lambda part: change_phases_and_stop_pods(
                 [_release_transition(row, due[row.pk], now, sent) for row in part], now

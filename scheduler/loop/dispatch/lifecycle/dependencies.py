@@ -49,7 +49,7 @@ def _workloads_with_unmeetable_dependencies(rows: Collection[Workload]) -> list[
         except SpecError:  # unreadable workloads are reported as misconfigured
             continue
     newest = find_newest_objects(
-        {entry.awaited_name(row.project.name) for row, entries in dependencies for entry in entries}
+        {entry.workload_reference(row.project.name) for row, entries in dependencies for entry in entries}
     )
     messages = [
         (

@@ -22,7 +22,7 @@ from berth.db.loops.crash_points import assert_no_transaction
 from berth.db.loops.lease import fenced_transaction
 from berth.db.queries import prepared
 from berth.db.queries.compiled import compiled_once
-from berth.db.writes.set_writes import write_in_halves
+from berth.db.writes.set_writes import write_with_bisection
 from pools.runtimes.base import RuntimeFailure
 from projects.engine.retries import Failure
 from projects.models import Phase, Pod, PodState, PortLink, RunImage, Session, Workload
@@ -295,7 +295,7 @@ def _end_workloads(overdue: Iterable[OverdueWorkload], now: datetime, specs: Spe
             )
         )
 
-    for row, reason in write_in_halves(locked, write):
+    for row, reason in write_with_bisection(locked, write):
         log.error("workload %s exceeds a time limit and could not be ended: %s", row.pk, reason)
     return len(ended)
 

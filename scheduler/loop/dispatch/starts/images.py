@@ -15,7 +15,7 @@ from berth.core.values.images import ImageReference, parse_image
 from berth.db.loops.crash_points import assert_no_transaction, crash_point
 from berth.db.loops.lease import fenced_transaction
 from berth.db.writes.bulk_rows import insert_rows, update_rows
-from berth.db.writes.set_writes import write_in_halves
+from berth.db.writes.set_writes import write_with_bisection
 from pools.models.secret import Secret
 from projects.engine.retries import Failure
 from projects.models import Phase, Pod, RunImage, Workload
@@ -174,7 +174,7 @@ def _record_lookups(
             for workload in starting.order_by("pk")
             if (workload.pk, workload.run) in finished
         ]
-        rejected = write_in_halves(results, lambda part: _write_results(part, now, context.specs))
+        rejected = write_with_bisection(results, lambda part: _write_results(part, now, context.specs))
     for each, reason in rejected:
         log.error("the image of %s could not be recorded: %s", each.workload.pk, reason)
     crash_point("dispatch.images")

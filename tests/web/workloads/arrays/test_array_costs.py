@@ -9,7 +9,7 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
-from berth.server.web.search.workloads import current_hits
+from berth.server.web.search.workloads import current_workload_hits
 from projects.actor import Actor
 from projects.models import Phase, Workload
 from projects.models.workloads import ENDED_PHASES
@@ -79,7 +79,7 @@ def test_empty_search_does_not_load_old_failures(cast: Cast, mine: bool) -> None
     make.workload(cast.vision, "probe", phase="failed", ended_at=make.ago(hours=1), by=cast.dave.user)
     create_ended_workloads(cast, Phase.FAILED)
     with CaptureQueriesContext(connection) as queries:
-        hits = current_hits(Actor.for_user(cast.dave.user), timezone.now(), mine=mine)
+        hits = current_workload_hits(Actor.for_user(cast.dave.user), timezone.now(), mine=mine)
     assert [hit.title for hit in hits] == ["probe"]
     assert rows_read(queries) < 50
 
@@ -88,6 +88,6 @@ def test_empty_search_does_not_load_old_failures(cast: Cast, mine: bool) -> None
 def test_empty_search_does_not_sort_all_pending_workloads(cast: Cast, mine: bool) -> None:
     create_workloads(cast, Phase.PENDING, timezone.now())
     with CaptureQueriesContext(connection) as queries:
-        hits = current_hits(Actor.for_user(cast.dave.user), timezone.now(), mine=mine)
+        hits = current_workload_hits(Actor.for_user(cast.dave.user), timezone.now(), mine=mine)
     assert len(hits) == 6
     assert rows_read(queries) < 500

@@ -273,7 +273,7 @@ def _run_actions(
         try:
             node = act(name)
         except Exception as error:
-            if (current := _node_in_state(client, name, result, error)) is not None:
+            if (current := _get_node_if_in_state(client, name, result, error)) is not None:
                 node, adverb = current, "already "
             elif len(names) == 1 or (code := print_rejection(name, error)) is None:
                 raise
@@ -290,7 +290,7 @@ def _run_actions(
         raise typer.Exit(exit_codes[0])
 
 
-def _node_in_state(client: "Client", name: str, state: str, error: Exception) -> "Node | None":
+def _get_node_if_in_state(client: "Client", name: str, state: str, error: Exception) -> "Node | None":
     from berth.client.errors import Conflict
 
     if not isinstance(error, Conflict):

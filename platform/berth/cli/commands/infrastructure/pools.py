@@ -11,7 +11,7 @@ from berth.cli.commands.infrastructure.previews import (
     accept_host_keys,
     confirm_creation,
     confirm_drain,
-    drain_lines,
+    format_drain_lines,
     print_drain,
     print_preview,
 )
@@ -232,7 +232,7 @@ def _print_created_pool(pool: Any) -> None:
 
 
 def _print_scaled_pool(pool: Any) -> None:
-    print("\n".join([f"{printable(pool.name)}: {format_state(pool)}", *drain_lines(pool)]))
+    print("\n".join([f"{printable(pool.name)}: {format_state(pool)}", *format_drain_lines(pool)]))
 
 
 @app.command("pause")

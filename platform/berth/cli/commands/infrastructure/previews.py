@@ -108,10 +108,10 @@ def confirm_drain(scaling: Any) -> None:
 
 
 def print_drain(scaling: Any) -> None:
-    print("\n".join(drain_lines(scaling)) or "No nodes would be drained.")
+    print("\n".join(format_drain_lines(scaling)) or "No nodes would be drained.")
 
 
-def drain_lines(scaling: Any) -> list[str]:
+def format_drain_lines(scaling: Any) -> list[str]:
     lines = []
     for node in scaling.draining:
         runs = "; ".join(node.work or ()) or (format_count(node.pods, "pod") if node.pods else "no workloads")

@@ -196,8 +196,8 @@ def _print_report(report: Mapping[str, Any]) -> None:
             ("trace", f"{report['trace']}, {cluster['nodes']} nodes, {cluster['gpus']} GPUs"),
             ("policy", report["policy"]),
             ("jobs", f"{jobs['arrived']} submitted, {ended}"),
-            ("queueing", _format_waits(report["queueing"])),
-            ("first start", _format_waits(report["until_first_start"])),
+            ("queueing", _format_pending_times(report["queueing"])),
+            ("first start", _format_pending_times(report["until_first_start"])),
             ("utilization", f"{report['utilization']:.1%} until the last arrival"),
             ("evictions", stopped),
             (
@@ -218,7 +218,7 @@ def _format_checkpoint_interval(every: int | None) -> str:
     return "" if every is None else f", checkpoint every {every} s"
 
 
-def _format_waits(seconds: Mapping[str, float]) -> str:
+def _format_pending_times(seconds: Mapping[str, float]) -> str:
     return (
         f"{seconds['average']:,.0f} s on average, p50 {seconds['p50']:,.0f}, "
         f"p99 {seconds['p99']:,.0f}, longest {seconds['longest']:,.0f}"

@@ -154,7 +154,7 @@ def _array_table(
     def fetch() -> Sequence[Any]:
         return list(client.arrays.metrics(array.id, metric, goal=goal.value, points=points, limit=limit))
 
-    def best_task_note(rows: Sequence[Any]) -> str:
+    def describe_best_task(rows: Sequence[Any]) -> str:
         best = rows[0]
         value = _format_number(best.best.value)
         text = f"\nBest task: {best.workload} ({metric} {value} at step {best.best.step})"
@@ -168,7 +168,9 @@ def _array_table(
         Column("BEST", lambda row: _format_number(row.best.value), right=True),
         *_metric_columns(lambda row: row.metric),
     ]
-    return MetricsTable(fetch, columns, f"No task of {array.handle} has reported {metric}.", best_task_note)
+    return MetricsTable(
+        fetch, columns, f"No task of {array.handle} has reported {metric}.", describe_best_task
+    )
 
 
 def _stopped_tasks_table(client: "Client", array: "ArrayDetail") -> MetricsTable:

@@ -18,9 +18,9 @@ from berth.cli.options.quantities import parse_future_timestamp, parse_number, p
 from berth.cli.printing.explain import print_shares
 from berth.cli.printing.following import print_listing
 from berth.cli.printing.impact import (
+    format_quota_line,
     preview_exit_code,
     print_impact,
-    quota_line,
     quota_owner_and_pool,
     report_preview_errors,
 )
@@ -295,7 +295,7 @@ def _change_columns() -> list[Column]:
 
 
 def _format_quotas(change: "QuotaChange") -> str:
-    lines = [quota_line(quota) for quota in change.quotas]
+    lines = [format_quota_line(quota) for quota in change.quotas]
     if change.hidden:
         lines.append(f"{change.hidden} more")
     return "; ".join(lines)

@@ -61,7 +61,7 @@ def cancel(
     if (worst is None) != (metric is None):
         raise InvalidInput("--worst and --metric must be used together, for example --worst 3 --metric loss")
 
-    def act(client: "Client", target: CommandTarget) -> "Change":
+    def change_target(client: "Client", target: CommandTarget) -> "Change":
         if worst is not None and metric is not None:
             if target.array is None or target.indexes is not None:
                 raise InvalidInput(
@@ -74,7 +74,7 @@ def cancel(
             return client.arrays.cancel(target.array.id, target.indexes, dry_run=dry_run)
         return client.workloads.cancel(_workload_to_change(target, dry_run).id)
 
-    _apply_to_targets(workloads, output, act, "to be cancelled" if dry_run else "cancelled")
+    _apply_to_targets(workloads, output, change_target, "to be cancelled" if dry_run else "cancelled")
 
 
 def retry(
@@ -97,13 +97,15 @@ def retry(
     berth retry sweep-7
     """
 
-    def act(client: "Client", target: CommandTarget) -> "Change":
-        return client.arrays.retry(*_array_and_indexes(target), dry_run=dry_run)
+    def change_target(client: "Client", target: CommandTarget) -> "Change":
+        return client.arrays.retry(*_find_array_and_indexes(target), dry_run=dry_run)
 
-    _apply_to_targets(arrays, output, act, "to be submitted again" if dry_run else "submitted again")
+    _apply_to_targets(
+        arrays, output, change_target, "to be submitted again" if dry_run else "submitted again"
+    )
 
 
-def _array_and_indexes(target: CommandTarget) -> tuple[str, list[int | str] | None]:
+def _find_array_and_indexes(target: CommandTarget) -> tuple[str, list[int | str] | None]:
     """Return the array's ID and the selected indexes, or None for all indexes.
 
     Raises InvalidInput unless the target is an array or an array task.
@@ -140,7 +142,7 @@ def resubmit(
     berth resubmit train-2 ablation           submits train-3 and ablation-2
     """
 
-    def act(client: "Client", target: CommandTarget) -> "Submission":
+    def change_target(client: "Client", target: CommandTarget) -> "Submission":
         if target.workload is None:
             assert target.array is not None
             raise InvalidInput(
@@ -149,7 +151,7 @@ def resubmit(
             )
         return client.workloads.resubmit(target.workload.id)
 
-    _apply_to_targets(workloads, output, act, "submitted again")
+    _apply_to_targets(workloads, output, change_target, "submitted again")
 
 
 def suspend(workloads: Targets, dry_run: DryRunOption = False, output: OutputOption = Output.TABLE) -> None:
@@ -161,12 +163,12 @@ def suspend(workloads: Targets, dry_run: DryRunOption = False, output: OutputOpt
     berth suspend 'sweep[0-99]' --dry-run
     """
 
-    def act(client: "Client", target: CommandTarget) -> "Change":
+    def change_target(client: "Client", target: CommandTarget) -> "Change":
         if target.array is not None:
             return client.arrays.suspend(target.array.id, target.indexes, dry_run=dry_run)
         return client.workloads.suspend(_workload_to_change(target, dry_run).id)
 
-    _apply_to_targets(workloads, output, act, "to be suspended" if dry_run else "suspended")
+    _apply_to_targets(workloads, output, change_target, "to be suspended" if dry_run else "suspended")
 
 
 def resume(workloads: Targets, dry_run: DryRunOption = False, output: OutputOption = Output.TABLE) -> None:
@@ -177,12 +179,12 @@ def resume(workloads: Targets, dry_run: DryRunOption = False, output: OutputOpti
     berth resume sweep
     """
 
-    def act(client: "Client", target: CommandTarget) -> "Change":
+    def change_target(client: "Client", target: CommandTarget) -> "Change":
         if target.array is not None:
             return client.arrays.resume(target.array.id, target.indexes, dry_run=dry_run)
         return client.workloads.resume(_workload_to_change(target, dry_run).id)
 
-    _apply_to_targets(workloads, output, act, "to be resumed" if dry_run else "resumed")
+    _apply_to_targets(workloads, output, change_target, "to be resumed" if dry_run else "resumed")
 
 
 def _workload_to_change(target: CommandTarget, dry_run: bool) -> "WorkloadDetail":
@@ -225,7 +227,7 @@ def _workload_or_array(target: CommandTarget) -> "WorkloadDetail | ArrayDetail":
 def _apply_to_targets(
     references: list[str],
     output: Output,
-    act: Callable[["Client", CommandTarget], "Change | Submission"],
+    change_target: Callable[["Client", CommandTarget], "Change | Submission"],
     result: str,
 ) -> None:
     """Act on each target, and continue if the server rejects an action.
@@ -238,7 +240,7 @@ def _apply_to_targets(
         changed = []
         for target in selected:
             try:
-                changed.append(act(client, target))
+                changed.append(change_target(client, target))
             except Exception as error:
                 if len(selected) == 1 or not (
                     code := print_rejection(_workload_or_array(target).handle, error)

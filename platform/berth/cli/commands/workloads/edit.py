@@ -69,7 +69,7 @@ def edit(
         before = target.spec
         text = ""
         if setting or unset:
-            ((_, after),) = apply_settings([("", _without_keys(before, unset or ()))], setting or ())
+            ((_, after),) = apply_settings([("", _remove_keys(before, unset or ()))], setting or ())
         elif file is not None:
             after = _read_file(file)
         else:
@@ -97,7 +97,7 @@ def _find_task_limit(
     before = array.spec
     edited = can_edit and bool(settings or unset)
     if edited:
-        ((_, after),) = apply_settings([("", _without_keys(before, unset))], settings)
+        ((_, after),) = apply_settings([("", _remove_keys(before, unset))], settings)
         limit = after["array"].pop("max_running", None) if isinstance(after.get("array"), dict) else None
         section = {key: value for key, value in before["array"].items() if key != "max_running"}
         edited = after == {**before, "array": section}
@@ -121,7 +121,7 @@ def _edit_array(
     print(f"{printable(array.handle)} {'would run' if dry_run else 'runs'} {number} at a time")
 
 
-def _without_keys(document: dict[str, Any], keys: Iterable[str]) -> dict[str, Any]:
+def _remove_keys(document: dict[str, Any], keys: Iterable[str]) -> dict[str, Any]:
     from berth.documents.values import parse_location, remove_value, value_at
 
     for key in keys:

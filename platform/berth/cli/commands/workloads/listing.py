@@ -9,7 +9,7 @@ from berth.cli.options.listing import ListOptions
 from berth.cli.printing.arrays import find_target, print_array
 from berth.cli.printing.columns import event_columns, format_cost, pod_columns, workload_columns
 from berth.cli.printing.dependencies import print_dependencies
-from berth.cli.printing.explain import format_blocker_numbers, format_expected_start, queue_lines
+from berth.cli.printing.explain import format_blocker_numbers, format_expected_start, format_queue_lines
 from berth.cli.printing.following import print_listing
 from berth.cli.printing.output import (
     Output,
@@ -214,7 +214,7 @@ def _print_explanation(
         if blocker.numbers:
             print(f"  {format_blocker_numbers(blocker.numbers)}")
     if explanation.queue_position is not None:
-        print_section(f"Queue position {explanation.queue_position}{_pool_phrase(workload)}")
+        print_section(f"Queue position {explanation.queue_position}{_pool_suffix(workload)}")
         for line in explanation.ordering:
             print(f"  {printable(line)}")
     if line := format_expected_start(
@@ -224,7 +224,7 @@ def _print_explanation(
     for sentence in (explanation.burst, explanation.idle, change.sentence if change else ""):
         if sentence:
             print(f"\n{printable(sentence)}")
-    if lines := list(queue_lines(explanation.queue)):
+    if lines := list(format_queue_lines(explanation.queue)):
         print_section("Queues")
         for line in lines:
             print(f"  {printable(line)}")
@@ -251,7 +251,7 @@ def _print_history(explanation: "Explanation") -> None:
             _print_eviction(eviction)
 
 
-def _pool_phrase(workload: "Workload") -> str:
+def _pool_suffix(workload: "Workload") -> str:
     return f" in {workload.pools[0]}" if workload.pools else ""
 
 

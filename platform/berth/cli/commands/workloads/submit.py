@@ -53,7 +53,7 @@ def submit(flags: SubmitFlags) -> None:
     All documents are validated before the first is sent, and several are sent with one request. Requests
     are retried after a lost connection; a retry never submits a workload twice.
     """
-    flags = _arguments_as_files(flags)
+    flags = _treat_arguments_as_files(flags)
     documents_by_source = _read_documents(flags)
     if len(documents_by_source) > 1 and (flags.watch or flags.follow):
         raise InvalidInput(
@@ -93,7 +93,7 @@ def submit(flags: SubmitFlags) -> None:
             _follow(client, submitted, follow=flags.follow)
 
 
-def _arguments_as_files(flags: SubmitFlags) -> SubmitFlags:
+def _treat_arguments_as_files(flags: SubmitFlags) -> SubmitFlags:
     if flags.name or flags.file or flags.template or not flags.command:
         return flags
     if all(argument.endswith(FILE_SUFFIXES) for argument in flags.command):
@@ -108,10 +108,10 @@ def _read_documents(flags: SubmitFlags) -> list[tuple[str, dict[str, Any]]]:
             raise InvalidInput("--template and --file cannot be combined. Use only one of them.")
         _check_exclusive("--template", flags.document(), allowed_keys={"roles", "project", "name", "array"})
         documents_by_source = document_from_template(flags.template, flags.project, flags.name)
-        return _with_array_option(apply_settings(documents_by_source, flags.set or ()), flags)
+        return _apply_array_option(apply_settings(documents_by_source, flags.set or ()), flags)
     if flags.file:
         _check_exclusive("--file", flags.document(), allowed_keys={"roles", "project", "array"})
-        return _with_array_option(apply_settings(documents_from_files(flags.file), flags.set or ()), flags)
+        return _apply_array_option(apply_settings(documents_from_files(flags.file), flags.set or ()), flags)
     if flags.set:
         raise InvalidInput("--set requires --template or --file")
     if not flags.name:
@@ -119,7 +119,7 @@ def _read_documents(flags: SubmitFlags) -> list[tuple[str, dict[str, Any]]]:
     return [("", flags.document())]
 
 
-def _with_array_option(documents: SourcedDocuments, flags: SubmitFlags) -> SourcedDocuments:
+def _apply_array_option(documents: SourcedDocuments, flags: SubmitFlags) -> SourcedDocuments:
     section = parse_array_option(flags.array)
     return [(source, merge_array_section(document, section)) for source, document in documents]
 

@@ -15,7 +15,7 @@ OLD_KEY = "depends_on"  # former name of the key `after`
 DependencyState = Literal["completed", "failed", "any"]
 
 
-class AwaitedName(NamedTuple):
+class WorkloadReference(NamedTuple):
     """Workload or array, identified by name and project."""
 
     project: str
@@ -50,13 +50,13 @@ class Dependency(Document):
     state: DependencyState = "completed"
     tasks: Literal["same"] | None = None
 
-    def awaited_name(self, project: str) -> AwaitedName:
+    def workload_reference(self, project: str) -> WorkloadReference:
         """Return the project and name of the awaited workload.
 
         If `workload` names no project, the result contains `project`.
         """
         other, slash, name = self.workload.rpartition("/")
-        return AwaitedName(other if slash else project, name)
+        return WorkloadReference(other if slash else project, name)
 
 
 Dependencies = Annotated[tuple[Dependency, ...], Field(max_length=DEPENDENCIES_MAX, strict=False)]

@@ -11,7 +11,7 @@ from django.http import HttpResponse, StreamingHttpResponse
 from rest_framework.request import Request
 
 from berth.core.frames import CONTENT_TYPE, pack_frames
-from berth.db.loops.bell import Wakeup, WakeupListener
+from berth.db.loops.wakeups import Wakeup, WakeupListener
 from berth.server.api.problems import to_logged_error
 
 WAIT_MAX = 25  # in seconds; many proxies close connections that are idle for longer

@@ -44,7 +44,9 @@ def load_slice(
     is_backward = position is not None and position[0] == "<"
     if position is not None:
         try:
-            rows = rows.filter(_filter_beyond(names, position[1], downwards=is_descending != is_backward))
+            rows = rows.filter(
+                _past_cursor_condition(names, position[1], downwards=is_descending != is_backward)
+            )
         except (ValidationError, ValueError, TypeError):
             position, is_backward = None, False
     page_sort = f"{'-' if is_descending != is_backward else ''}{sort.removeprefix('-')}"
@@ -77,7 +79,7 @@ def _column_names(columns: SortColumns, sort: str) -> tuple[str, ...]:
     return (*((names,) if isinstance(names, str) else names), "pk")
 
 
-def _filter_beyond(names: Sequence[str], values: Sequence[Any], *, downwards: bool) -> Q:
+def _past_cursor_condition(names: Sequence[str], values: Sequence[Any], *, downwards: bool) -> Q:
     side, beyond, equal = "lt" if downwards else "gt", Q(), Q()
     for name, value in zip(names, values, strict=True):
         beyond |= equal & Q(**{f"{name}__{side}": value})

@@ -73,7 +73,7 @@ class Listing(Generic[R]):
     total: int | None = None
 
     @property
-    def extent(self) -> str:
+    def row_range_text(self) -> str:
         """Describe the rows of the page, such as "51 to 100 of 4,000 rows"."""
         if self.total is None:
             return f"{len(self.rows)} rows"
@@ -150,7 +150,7 @@ def _in_batches(rows: QuerySet[M]) -> Iterator[list[M]]:
         yield batch
 
 
-def group_by_top(matches: Listing[tuple[R, R]], tops: Iterable[R]) -> list[tuple[R, list[R]]]:
+def group_by_top_row(matches: Listing[tuple[R, R]], tops: Iterable[R]) -> list[tuple[R, list[R]]]:
     """Return a pair for each matching row: its top-level row and the row itself.
 
     Top-level rows keep their order, and the rows below each of them are in the list's order.

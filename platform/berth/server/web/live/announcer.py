@@ -1,6 +1,6 @@
-"""Announce changes to all web processes with change notes: a kind and IDs, without content.
+"""Announce changes to all web processes with change events: a kind and IDs, without content.
 
-After a pause, the first note is sent immediately, and the following ones together. A cycle that starts a
+After a pause, the first event is sent immediately, and the following ones together. A cycle that starts a
 thousand workloads causes only a few notifications.
 """
 
@@ -21,22 +21,22 @@ log = logging.getLogger(__name__)
 
 NAME = "live"
 GATHER_SECONDS = 0.1
-IDLE_SECONDS = 5.0  # seconds without notes after which the sending thread exits and closes its connection
+IDLE_SECONDS = 5.0  # seconds without events after which the sending thread exits and closes its connection
 IDS_MAX = 100  # IDs per notification, because PostgreSQL limits notifications to 8,000 bytes
 
-NoteScope = tuple[int | None, int | None]  # project ID and department ID
+EventScope = tuple[int | None, int | None]  # project ID and department ID
 
 
 class Announcer:
-    """Sender of change notes.
+    """Sender of change events.
 
-    A note that follows a pause is sent immediately by the caller. While notes keep arriving, a thread sends
-    them on its own database connection.
+    An event that follows a pause is sent immediately by the caller. While events keep arriving, a thread
+    sends them on its own database connection.
     """
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
-        self._pending: dict[tuple[str, NoteScope], set[str] | None] = {}
+        self._pending: dict[tuple[str, EventScope], set[str] | None] = {}
         self._sender: threading.Thread | None = None
         self._is_shut_down = False
         self._sent_at = -GATHER_SECONDS
@@ -74,9 +74,9 @@ class Announcer:
         with self._changed:
             pending, self._pending = self._pending, {}
             self._sent_at = time.monotonic()
-        notes = [json.dumps(note, separators=(",", ":")) for note in build_change_notes(pending)]
-        if notes:
-            wake_with_reasons(NAME, notes)
+        events = [json.dumps(event, separators=(",", ":")) for event in build_change_events(pending)]
+        if events:
+            wake_with_reasons(NAME, events)
 
     def start(self) -> None:
         """Accept changes again after a shutdown."""
@@ -84,7 +84,7 @@ class Announcer:
             self._is_shut_down = False
 
     def shut_down(self) -> None:
-        """Discard pending and later change notes, and wait until no thread is sending any."""
+        """Discard pending and later change events, and wait until no thread is sending any."""
         with self._changed:
             self._is_shut_down, self._pending, sender = True, {}, self._sender
             self._changed.notify_all()
@@ -92,12 +92,12 @@ class Announcer:
             sender.join()
 
     def _send_until_idle(self) -> None:
-        """Send change notes until none arrive for a while.
+        """Send change events until none arrive for a while.
 
         If the database is unavailable, log that and continue.
         """
         try:
-            while self._wait_for_notes():
+            while self._wait_for_changes():
                 try:
                     self.send()
                 except (OperationalError, InterfaceError) as error:
@@ -107,8 +107,8 @@ class Announcer:
             with self._changed:
                 self._end_thread()
 
-    def _wait_for_notes(self) -> bool:
-        """Wait until notes are due, and return True.
+    def _wait_for_changes(self) -> bool:
+        """Wait until events are due, and return True.
 
         Return False if the thread should end instead, because it is idle or shut down.
         """
@@ -121,16 +121,16 @@ class Announcer:
             return bool(self._pending)
 
     def _end_thread(self) -> None:
-        """Close this thread's database connection. Later notes start a new thread."""
+        """Close this thread's database connection. Later events start a new thread."""
         connection.close()
         if self._sender is threading.current_thread():
             self._sender = None
 
 
-def build_change_notes(pending: dict[tuple[str, NoteScope], set[str] | None]) -> Iterator[dict[str, Any]]:
-    """Yield one change note for each kind of object and scope.
+def build_change_events(pending: dict[tuple[str, EventScope], set[str] | None]) -> Iterator[dict[str, Any]]:
+    """Yield one change event for each kind of object and scope.
 
-    A note without IDs refers to all objects of its kind.
+    An event without IDs refers to all objects of its kind.
     """
     for (kind, (project, department)), ids in sorted(pending.items(), key=str):
         listed_ids = sorted(ids) if ids is not None and len(ids) <= IDS_MAX else None

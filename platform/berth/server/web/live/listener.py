@@ -1,4 +1,4 @@
-"""Thread in a web process that forwards change notes to open pages."""
+"""Thread in a web process that forwards change events to open pages."""
 
 import asyncio
 import json
@@ -13,35 +13,35 @@ from django.db import connection
 from berth.db.loops.wake import Waiter
 from berth.server.web.live.announcer import NAME
 
-Note = dict[str, Any]
+ChangeEvent = dict[str, Any]
 WAIT_SECONDS = 5.0
 IDLE_SECONDS = 60.0  # seconds that the thread keeps running without an open page
-NOTES_KEPT = 1000  # number of notes kept for pages that have been rendered but are not listening yet
+EVENTS_KEPT = 1000  # number of events kept for pages that have been rendered but are not listening yet
 CLOCK_SKEW_SECONDS = 0.2  # maximum clock difference between two web processes
-QUEUED_NOTES_MAX = 1000  # maximum queued notes per page; on overflow, EVERYTHING_CHANGED replaces them
-EVERYTHING_CHANGED: Note = {"kind": "everything", "project": None, "department": None, "ids": None}
+QUEUED_EVENTS_MAX = 1000  # maximum queued events per page; on overflow, EVERYTHING_CHANGED replaces them
+EVERYTHING_CHANGED: ChangeEvent = {"kind": "everything", "project": None, "department": None, "ids": None}
 
 
 class PageQueue:
-    """Queue of change notes for one open page. Must be created in the event loop that serves the page."""
+    """Queue of change events for one open page. Must be created in the event loop that serves the page."""
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
-        self.notes: asyncio.Queue[Note] = asyncio.Queue()
+        self.events: asyncio.Queue[ChangeEvent] = asyncio.Queue()
 
-    def put(self, note: Note) -> None:
-        """Queue a change note. Safe to call from any thread."""
+    def put(self, event: ChangeEvent) -> None:
+        """Queue a change event. Safe to call from any thread."""
         try:
-            self._loop.call_soon_threadsafe(self._enqueue, note)
+            self._loop.call_soon_threadsafe(self._enqueue, event)
         except RuntimeError:  # the event loop has stopped, and the page is closed
             return
 
-    def _enqueue(self, note: Note) -> None:
-        if self.notes.qsize() >= QUEUED_NOTES_MAX:
-            while not self.notes.empty():
-                self.notes.get_nowait()
-            note = EVERYTHING_CHANGED
-        self.notes.put_nowait(note)
+    def _enqueue(self, event: ChangeEvent) -> None:
+        if self.events.qsize() >= QUEUED_EVENTS_MAX:
+            while not self.events.empty():
+                self.events.get_nowait()
+            event = EVERYTHING_CHANGED
+        self.events.put_nowait(event)
 
 
 class Listener:
@@ -52,8 +52,8 @@ class Listener:
         self._queues: set[PageQueue] = set()
         self._thread: threading.Thread | None = None
         self._ready = threading.Event()
-        self._history: deque[tuple[float, Note]] = deque()
-        self._complete_since = math.inf  # `_history` contains every note since this time
+        self._history: deque[tuple[float, ChangeEvent]] = deque()
+        self._complete_since = math.inf  # `_history` contains every event since this time
         self._last_used_at = 0.0
 
     def add(self, queue: PageQueue) -> threading.Event:
@@ -71,8 +71,8 @@ class Listener:
         with self._lock:
             self._queues.discard(queue)
 
-    def missed_notes(self, since: float) -> list[Note]:
-        """Return the notes since `since`, a timestamp from any web process.
+    def missed_events(self, since: float) -> list[ChangeEvent]:
+        """Return the events since `since`, a timestamp from any web process.
 
         If this process has not been listening since then, return only EVERYTHING_CHANGED.
         """
@@ -80,7 +80,7 @@ class Listener:
         with self._lock:
             if since <= self._complete_since:
                 return [EVERYTHING_CHANGED]
-            return [note for at, note in self._history if at >= since]
+            return [event for at, event in self._history if at >= since]
 
     def _listen(self) -> None:
         try:
@@ -116,14 +116,14 @@ class Listener:
         self._history.clear()
         self._complete_since = math.inf
 
-    def _distribute(self, note: Note) -> None:
+    def _distribute(self, event: ChangeEvent) -> None:
         with self._lock:
             queues = list(self._queues)
-            self._history.append((time.time(), note))
-            if len(self._history) > NOTES_KEPT:
+            self._history.append((time.time(), event))
+            if len(self._history) > EVENTS_KEPT:
                 self._complete_since = self._history.popleft()[0]
         for queue in queues:
-            queue.put(note)
+            queue.put(event)
 
 
 LISTENER = Listener()

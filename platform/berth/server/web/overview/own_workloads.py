@@ -92,11 +92,11 @@ def own_workloads(actor: Actor, now: datetime, pool: str) -> list[OwnWorkload]:
     serving = load_serving_statuses(services)
     own = [_own_workload(row, serving.get(row.pk)) for row in shown]
     own = sorted([*own, *_own_arrays(actor, now, pool)], key=lambda each: each.sort_key)[:OWN_MAX]
-    on_phones = _rows_on_phones(own)
+    on_phones = _select_rows_for_phones(own)
     return [replace(each, is_on_phones=index in on_phones) for index, each in enumerate(own)]
 
 
-def _rows_on_phones(own: Sequence[OwnWorkload]) -> set[int]:
+def _select_rows_for_phones(own: Sequence[OwnWorkload]) -> set[int]:
     """Return the indexes of up to PHONE_MAX rows, including the first pending, running and ended row."""
     groups = [each.sort_key[0] for each in own]
     first = [index for index, group in enumerate(groups) if group not in groups[:index]]

@@ -21,9 +21,9 @@ from berth.server.web.search.pages import page_hits, pool_page_hits
 from berth.server.web.search.palette import (
     TITLE_STARTS,
     SearchHit,
+    actions_on_own_objects,
     filtered_page_hits,
     form_actions,
-    own_actions,
     page_actions,
     quota_actions,
     row_actions,
@@ -33,12 +33,12 @@ from berth.server.web.search.palette import (
 from berth.server.web.search.rank import rank
 from berth.server.web.search.recent_pages import recent_hits
 from berth.server.web.search.workloads import (
+    all_matches_hit,
     array_hits,
-    current_hits,
+    current_workload_hits,
     state_list_hits,
     task_hits,
     user_list_hits,
-    whole_list_hit,
     workload_hit,
     workload_list_url,
 )
@@ -94,7 +94,7 @@ def search(request: Request) -> HttpResponse:
     actor, url = request.actor, request.htmx.current_url
     if not words:
         recent = recent_hits(actor, request.GET.getlist("recent"))
-        groups = [HitGroup("Recently visited", recent), *start_groups(actor, url, recent)]
+        groups = [HitGroup("Recently visited", recent), *empty_search_groups(actor, url, recent)]
         return render(
             request, "web/search.html", {"groups": [group for group in groups if group.hits], "marked": ()}
         )
@@ -115,7 +115,7 @@ def search(request: Request) -> HttpResponse:
     return render(request, "web/search.html", context)
 
 
-def start_groups(actor: Actor, url: str | None, recent: Sequence[SearchHit]) -> Iterator[HitGroup]:
+def empty_search_groups(actor: Actor, url: str | None, recent: Sequence[SearchHit]) -> Iterator[HitGroup]:
     """Yield the groups for an empty search: actions on the page at `url`, current workloads and forms.
 
     The current workloads are the user's own or, if there are none, all visible ones. Workloads in `recent`
@@ -123,13 +123,13 @@ def start_groups(actor: Actor, url: str | None, recent: Sequence[SearchHit]) -> 
     """
     yield HitGroup("Actions on this page", page_actions(actor, url))
     now = timezone.now()
-    own = current_hits(actor, now, mine=True) if actor.user is not None else []
-    current = own or current_hits(actor, now, mine=False)
-    yield HitGroup("My workloads" if own else "Current workloads", _hits_on_other_pages(recent, current))
+    own = current_workload_hits(actor, now, mine=True) if actor.user is not None else []
+    current = own or current_workload_hits(actor, now, mine=False)
+    yield HitGroup("My workloads" if own else "Current workloads", _exclude_duplicate_hits(recent, current))
     forms = list(islice(form_actions(actor, ()), MAX_FORMS))
     yield HitGroup("Actions", forms)
     if not current:
-        yield HitGroup("Pages", _hits_on_other_pages(forms, page_hits(actor, ())))
+        yield HitGroup("Pages", _exclude_duplicate_hits(forms, page_hits(actor, ())))
 
 
 def _nonempty_groups(actor: Actor, words: list[str], url: str | None) -> list[HitGroup]:
@@ -137,8 +137,8 @@ def _nonempty_groups(actor: Actor, words: list[str], url: str | None) -> list[Hi
     all_groups = [group for group in find_groups(actor, words, url) if group.hits]
     groups = [group for group in all_groups if not group.follows]
     for group in groups:
-        group.hits.sort(key=lambda hit: rank(hit, words_without_kind(words, group.kind)))
-    groups.sort(key=lambda group: rank(group.hits[0], words_without_kind(words, group.kind)))
+        group.hits.sort(key=lambda hit: rank(hit, remove_kind_words(words, group.kind)))
+    groups.sort(key=lambda group: rank(group.hits[0], remove_kind_words(words, group.kind)))
     for group in all_groups:
         if group.follows:
             place = next(at for at, other in enumerate(groups, 1) if other.title == group.follows)
@@ -155,13 +155,13 @@ def find_groups(actor: Actor, words: list[str], url: str | None = None) -> Itera
     If there is no other word, they are actions on the user's latest workloads and schedules.
     """
     verb, rest = split_verb(words)
-    of_verb = list(_verb_actions(actor, verb, rest, url))[:MAX_OF_A_KIND] if verb else []
+    of_verb = list(_actions_for_verb(actor, verb, rest, url))[:MAX_OF_A_KIND] if verb else []
     if not of_verb and rest and rest != words[1:]:
         verb = ""  # a verb that is not the first word may be part of a name
     actions = [*of_verb, *quota_actions(actor, words), *form_actions(actor, words)]
     yield HitGroup("Actions", actions)
     pages = chain(page_hits(actor, words), filtered_page_hits(actor, words), pool_page_hits(actor, words))
-    yield HitGroup("Pages", _hits_on_other_pages(actions, pages))
+    yield HitGroup("Pages", _exclude_duplicate_hits(actions, pages))
     lists = [] if verb else state_list_hits(actor, words)
     yield HitGroup("Lists", [*lists, *user_list_hits(actor, words)])
     matching = _matching_rows(
@@ -173,10 +173,10 @@ def find_groups(actor: Actor, words: list[str], url: str | None = None) -> Itera
     )
     listed = list(named.order_by("match", LIVE_FIRST, "-submitted_at")[: MAX_OF_A_KIND + 1])
     matching_workloads = listed[:MAX_OF_A_KIND]
-    wanted = words_without_kind(words, WORKLOAD)
+    wanted = remove_kind_words(words, WORKLOAD)
     # The full list accepts only one search text, so link to it only for a single word.
     has_more = len(listed) > MAX_OF_A_KIND and len(wanted) == 1
-    others = [whole_list_hit(actor, wanted[0])] if has_more else []
+    others = [all_matches_hit(actor, wanted[0])] if has_more else []
     yield HitGroup("Workloads", [*map(workload_hit, matching_workloads), *others], kind=WORKLOAD)
     matching_services = _matching_services(actor, words)
     yield HitGroup("Services", _service_hits(matching_services), kind=WORKLOAD + SERVICE)
@@ -256,7 +256,7 @@ def find_groups(actor: Actor, words: list[str], url: str | None = None) -> Itera
     )
 
 
-def words_without_kind(words: Sequence[str], kind: Sequence[str]) -> list[str]:
+def remove_kind_words(words: Sequence[str], kind: Sequence[str]) -> list[str]:
     """Remove the words that name the kind. Return all words unchanged if none would be left."""
     return [word for word in words if word.lower() not in kind] or [*words]
 
@@ -265,7 +265,7 @@ def _sort_destructive_last(hits: Iterable[SearchHit]) -> list[SearchHit]:
     return sorted(hits, key=lambda hit: hit.is_danger)
 
 
-def _hits_on_other_pages(others: Iterable[SearchHit], hits: Iterable[SearchHit]) -> list[SearchHit]:
+def _exclude_duplicate_hits(others: Iterable[SearchHit], hits: Iterable[SearchHit]) -> list[SearchHit]:
     paths = {each.path for each in others}
     return [hit for hit in hits if hit.path not in paths]
 
@@ -275,7 +275,7 @@ def _action_target(candidates: Sequence[Target], words: Sequence[str]) -> Target
 
     Return None if there are no candidates or several.
     """
-    name = " ".join(words_without_kind(words, WORKLOAD + ARRAY + SERVICE)).lower()
+    name = " ".join(remove_kind_words(words, WORKLOAD + ARRAY + SERVICE)).lower()
     exact = [row for row in candidates if _target_name(row).lower() == name]
     choice = exact or candidates
     return choice[0] if exact or len(choice) == 1 else None
@@ -314,7 +314,7 @@ def _service_hits(rows: Sequence[Service]) -> list[SearchHit]:
     return hits
 
 
-def _verb_actions(actor: Actor, verb: str, words: list[str], url: str | None) -> Iterator[SearchHit]:
+def _actions_for_verb(actor: Actor, verb: str, words: list[str], url: str | None) -> Iterator[SearchHit]:
     """Yield the actions that the verb names.
 
     If there are other words, these are actions on the workloads, arrays and schedules that match them.
@@ -332,7 +332,7 @@ def _verb_actions(actor: Actor, verb: str, words: list[str], url: str | None) ->
         hits = [*row_actions(actor, *latest)]
         hits += [hit for schedule in matching_schedules for hit in schedule_actions(actor, schedule)]
     else:
-        hits = [*page_actions(actor, url), *own_actions(actor, verb)]
+        hits = [*page_actions(actor, url), *actions_on_own_objects(actor, verb)]
     start = TITLE_STARTS.get(verb, verb)
     unique = {hit.path: hit for hit in hits if hit.title.lower().startswith(start)}
     yield from unique.values()
@@ -345,7 +345,7 @@ def _matching_rows(
 
     `match` is 0 if the first column equals the search text, 1 if it starts with the text, and 2 otherwise.
     """
-    words = words_without_kind(words, kind)
+    words = remove_kind_words(words, kind)
     for word in words:
         matching = reduce(or_, (Q(**{f"{column}__icontains": word}) for column in columns))
         rows = rows.filter(matching | id_condition(word, id_column) if id_column else matching)

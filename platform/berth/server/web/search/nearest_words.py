@@ -11,7 +11,7 @@ from berth.core.problems import closest_match
 from berth.server.web.navigation import ACCOUNT, GROUPS, UNLISTED
 from berth.server.web.search.palette import EDIT_QUOTA, FORMS, VERBS
 from berth.server.web.search.rank import PARTS
-from berth.server.web.search.workloads import STATE_SYNONYMS, split_task
+from berth.server.web.search.workloads import STATE_SYNONYMS, extract_task_name
 from projects.access import visible_nodes, visible_pools
 from projects.actor import Actor
 from projects.selectors import arrays, projects, quota_groups, schedules, templates, workloads
@@ -54,7 +54,7 @@ def correct_words(actor: Actor, words: Iterable[str]) -> list[str]:
 def _nearest_word(word: str, known_words: set[str]) -> str:
     if any(word in each for each in known_words):
         return word
-    if task := split_task([word]):
+    if task := extract_task_name([word]):
         array, index, _ = task
         if nearest_array := _one_typo_match(array, known_words) or (array if array in known_words else ""):
             return f"{nearest_array}-{index}"

@@ -8,7 +8,7 @@ from django.urls import reverse
 
 from berth.server.web.navigation import ACCOUNT, UNLISTED, NavigationEntry, navigation_groups
 from berth.server.web.search.nearest_words import SYNONYMS
-from berth.server.web.search.palette import STOP_WORDS, SearchHit, words_outside_title
+from berth.server.web.search.palette import STOP_WORDS, SearchHit, words_not_in_title
 from berth.server.web.search.rank import is_keyword_prefix
 from projects.access import is_platform_admin, may_submit_anywhere, visible_pools
 from projects.actor import Actor
@@ -60,7 +60,7 @@ def pool_page_hits(actor: Actor, words: Sequence[str]) -> list[SearchHit]:
 
     At least one word must be in the title.
     """
-    others = {page: words_outside_title(words, page.title) for page in POOL_PAGES}
+    others = {page: words_not_in_title(words, page.title) for page in POOL_PAGES}
     significant = [word for word in words if word.lower() not in STOP_WORDS]
     pages = [page for page in POOL_PAGES if len(others[page]) < len(significant)]
     if not pages:

@@ -166,7 +166,7 @@ def _action_verb(word: str, min_letters: int) -> str:
     return ""
 
 
-def own_actions(actor: Actor, verb: str) -> Iterator[SearchHit]:
+def actions_on_own_objects(actor: Actor, verb: str) -> Iterator[SearchHit]:
     """Yield the verb's actions on the user's schedules, recent arrays and recent workloads."""
     if actor.user is None:
         return
@@ -287,7 +287,7 @@ def filtered_page_hits(actor: Actor, words: Sequence[str]) -> list[SearchHit]:
 
     hits = []
     for title, route, icon, filters in FILTERED_PAGES:
-        others = words_outside_title(words, title)
+        others = words_not_in_title(words, title)
         if 0 < len(others) < len(words):
             for kind in filters:
                 preposition = "of" if kind == "project" else "in pool"
@@ -302,7 +302,7 @@ def quota_actions(actor: Actor, words: Sequence[str]) -> list[SearchHit]:
 
     All words other than "edit quota" must match the project or the pool.
     """
-    others = words_outside_title(words, EDIT_QUOTA)
+    others = words_not_in_title(words, EDIT_QUOTA)
     if len(words) < 2 or len(others) == len(words):
         return []
     pools = list(visible_pools(actor).order_by("name")[:MAX_CANDIDATES])
@@ -322,7 +322,7 @@ def quota_actions(actor: Actor, words: Sequence[str]) -> list[SearchHit]:
     return list(islice(hits, MAX_PHRASES))
 
 
-def words_outside_title(words: Sequence[str], title: str) -> tuple[str, ...]:
+def words_not_in_title(words: Sequence[str], title: str) -> tuple[str, ...]:
     """Return the words in lower case, without STOP_WORDS and without words that begin a word of the title."""
     parts = title.lower().split()
     lowered = (word.lower() for word in words)

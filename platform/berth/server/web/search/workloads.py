@@ -60,7 +60,7 @@ def workload_hit(row: Workload) -> SearchHit:
     return SearchHit(row.name, path, "workloads", row.project.name, state=workload_state(row))
 
 
-def current_hits(actor: Actor, now: datetime, *, mine: bool) -> list[SearchHit]:
+def current_workload_hits(actor: Actor, now: datetime, *, mine: bool) -> list[SearchHit]:
     """Return the latest live workloads and those that failed in the last day, most urgent first.
 
     With `mine`, return only the user's own. Engines of services are omitted.
@@ -99,7 +99,7 @@ def _row_hit(row: Workload, state: str) -> SearchHit:
     )
 
 
-def whole_list_hit(actor: Actor, word: str) -> SearchHit:
+def all_matches_hit(actor: Actor, word: str) -> SearchHit:
     """Return a link to the list of all workloads that match the word, with the number of matches."""
     path = workload_list_url(state="all", search=word)
     rows = filter_workloads(actor, parse_filters(QueryDict(path.partition("?")[2]))).order_by()
@@ -122,7 +122,7 @@ def task_hits(actor: Actor, words: Sequence[str]) -> Iterator[SearchHit]:
     by_id = reduce(or_, map(id_condition, words))
     for task in workloads(actor).filter(by_id, array__isnull=False)[:MAX_TASKS]:
         yield _task_hit(task)
-    parts = split_task(words)
+    parts = extract_task_name(words)
     if parts is None:
         return
     name, index, others = parts
@@ -142,7 +142,7 @@ def _task_hit(task: Workload) -> SearchHit:
     return SearchHit(task.name, path, "workloads", task.project.name, state=workload_state(task))
 
 
-def split_task(words: Sequence[str]) -> tuple[str, int, list[str]] | None:
+def extract_task_name(words: Sequence[str]) -> tuple[str, int, list[str]] | None:
     """Split the words at the first task name: return its array, its index and the other words.
 
     Return None if no word is a task name.

@@ -15,7 +15,7 @@ from django.utils.dateparse import parse_datetime
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString, mark_safe
 
-from berth.core.not_found import without_commands
+from berth.core.not_found import remove_cli_suggestions
 from berth.core.values.amounts import MILLI
 from berth.core.wording.retry_counts import format_retries
 from berth.core.wording.words import format_gpu_time, format_number, token_to_words
@@ -49,7 +49,7 @@ register.filter("cores", numbers.thousandths)
 register.filter("memory", numbers.memory)
 register.filter("used_memory", numbers.used_memory)
 register.filter("duration", numbers.duration)
-register.filter("without_commands", without_commands)
+register.filter("remove_cli_suggestions", remove_cli_suggestions)
 register.filter("gpu_hours", format_gpu_time)
 register.filter("elapsed", numbers.elapsed)
 register.filter("hours", numbers.hours)
@@ -117,7 +117,7 @@ def gpu_time(gpu_seconds: float) -> SafeString:
 
 
 @register.filter
-def as_time(text: str) -> datetime | None:
+def parse_stored_time(text: str) -> datetime | None:
     """Parse a stored time in ISO 8601. Return None if it is missing or invalid."""
     return parse_datetime(text or "")
 
@@ -150,7 +150,7 @@ def currency() -> str:
 
 
 @register.simple_tag
-def section_of(path: str) -> NavigationEntry | None:
+def parent_list_page(path: str) -> NavigationEntry | None:
     """Return the list page that the page at `path` belongs to, or None."""
     return list_entry(path)
 
@@ -254,7 +254,7 @@ def sortable_header(
 
 
 @register.inclusion_tag("web/parts/heads.html", takes_context=True)
-def heads(
+def column_headers(
     context: Context, listing: Listing[Any], target: str = "#rows", last: str = "", *, picks: bool = False
 ) -> dict[str, Any]:
     """Render the column headers of a list.
@@ -264,13 +264,13 @@ def heads(
     return {
         "picks": picks,
         "cells": [
-            _head(context, listing, column, target) for column in listing.columns if not column.is_csv_only
+            _header(context, listing, column, target) for column in listing.columns if not column.is_csv_only
         ],
         "last": last,
     }
 
 
-def _head(context: Context, listing: Listing[Any], column: Column[Any], target: str) -> dict[str, Any]:
+def _header(context: Context, listing: Listing[Any], column: Column[Any], target: str) -> dict[str, Any]:
     current_sort, key = listing.sort, column.key
     query = context["request"].GET.copy()
     query.pop(listing.parameter("cursor"), None)
@@ -345,11 +345,11 @@ def table_pager(context: Context, listing: Listing[Any], target: str = "#rows") 
             query = context["request"].GET.copy()
             query[listing.parameter("cursor")] = cursor
             links.append((title, query.urlencode()))
-    return {"links": links, "extent": listing.extent, "target": target}
+    return {"links": links, "extent": listing.row_range_text, "target": target}
 
 
 @register.inclusion_tag("web/parts/sort.html", takes_context=True)
-def column_head(context: Context, pool: Any, name: str, field: Any) -> dict[str, Any]:
+def quota_column_header(context: Context, pool: Any, name: str, field: Any) -> dict[str, Any]:
     """Render a column header of the quota grid, for one quota value in one pool or quota group."""
     scale = MILLI if field.kind == "amount" else 1
     data = {
@@ -392,6 +392,6 @@ def model_label(row: Model) -> str:
 
 
 @register.filter
-def bound(value: float | str | None, fallback: str) -> str:
+def amount_or(value: float | str | None, fallback: str) -> str:
     """Format an amount, or return `fallback` if it is missing."""
     return fallback if value is None or value == "" else format_number(float(value))

@@ -7,8 +7,8 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
+from berth.parent_bound import end_with_parent
 from berth.server.up.errors import StartupError
-from berth.tied import end_with_parent
 
 
 def call_in_fork(function: Callable[[], Any]) -> Any:

@@ -6,8 +6,8 @@ from typing import Any
 
 import yaml
 
+from berth.documents.formatting import format_below_key, format_inline, format_item, format_key
 from berth.documents.values import Location, Step, remove_value, set_value, value_at
-from berth.documents.written import format_below_key, format_inline, format_item, format_key
 
 Entry = tuple[yaml.Node, yaml.Node]  # key and value of a mapping entry; for a list item, the item twice
 COMMENT = re.compile(r"(?:^|\s)(#.*)$")
