@@ -71,13 +71,23 @@ def test_workload_rows_have_the_same_height_in_a_medium_width_window(opened: Ope
         assert faults == []
 
 
-def test_gpu_column_includes_the_runtime_in_a_medium_width_window(opened: Open) -> None:
+def test_gpu_column_includes_the_runtime_up_to_1280_pixels(opened: Open) -> None:
     with opened("ada", viewport=MEDIUM) as (page, faults):
         header = page.get_by_role("columnheader", name="Runtime")
         row = page.get_by_role("row", name=re.compile("Select vit-baseline"))
         page.goto("/workloads?state=all")
         expect(row.locator(".sub").get_by_text("ran for")).to_be_visible()
         expect(header).to_be_hidden()
+        page.set_viewport_size({"width": 1280, "height": 900})
+        expect(row.locator(".sub").get_by_text("ran for")).to_be_visible()
+        expect(header).to_be_hidden()
+        heights = page.locator(".workload-rows tbody tr").evaluate_all(
+            "all => all.map(row => row.offsetHeight)"
+        )
+        assert max(heights) < 70, "rows have at most three lines"
+        page.set_viewport_size({"width": 1440, "height": 900})
+        expect(header).to_be_visible()
+        page.set_viewport_size(MEDIUM)
         page.goto("/workloads?state=all&columns=state,runtime")
         expect(header).to_be_visible()
         expect(row.locator(".sub").get_by_text("ran for")).to_be_hidden()

@@ -32,6 +32,7 @@ def test_query_parameter_selects_the_list_columns(cast: Cast, sign_in: SignIn) -
     shaped = sign_in("erin").get("/workloads?columns=gpus&columns=department").content.decode()
     table = shaped.partition("<table")[2]
     assert "research" in table and "Status" not in table
+    assert "chosen-columns" in shaped and "chosen-columns" not in usual, "their status has a minimum width"
     assert "Status" in sign_in("erin").get("/workloads?columns=none").content.decode()
 
 
