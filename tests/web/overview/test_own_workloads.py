@@ -93,6 +93,20 @@ def test_every_own_workload_has_a_status(cast: Cast, sign_in: SignIn) -> None:
     assert sorted(status[:7] for status in statuses[1:3]) == ["1 of 1 ", "Ends by"]
 
 
+def test_own_services_are_listed_without_their_pending_engines(cast: Cast, sign_in: SignIn) -> None:
+    by, now = cast.dave.user, timezone.now()
+    row = make.workload(cast.vision, "chat", kind="service", phase="running", by=by)
+    engine = make.workload(cast.vision, "chat-e1", kind="service", by=by)
+    service = Service.objects.create(workload=row, role="worker", initial_engines=1, next_number=2)
+    InferenceEngine.objects.create(
+        service=service, number=1, origin="managed", state="CREATING", workload=engine, since=now,
+        created_at=now,
+    )  # fmt: skip
+    answer = sign_in("dave").get("/")
+    assert [own.row.name for own in answer.context["mine"]] == ["chat"] and answer.context["mine_total"] == 1
+    assert "0 of 1 engines serving" in answer.content.decode()
+
+
 def test_own_services_show_how_many_engines_are_serving(cast: Cast, sign_in: SignIn) -> None:
     row = make.workload(cast.vision, "chat", kind="service", phase="running", by=cast.dave.user)
     service = Service.objects.create(workload=row, role="worker", initial_engines=2, next_number=2)

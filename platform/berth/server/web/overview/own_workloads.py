@@ -19,7 +19,7 @@ from projects.services.workloads.pending.unschedulable import REASON as UNSCHEDU
 from projects.web.arrays.progress import ArrayProgress, load_progress
 from projects.web.arrays.queued_tasks import QueuedTasks, load_queued_tasks
 from projects.web.services.serving import ServingStatus, load_serving_statuses
-from projects.web.workloads.engine_rows import exclude_folded_engines, insert_inference_engine_rows
+from projects.web.workloads.engine_rows import exclude_added_engines, insert_inference_engine_rows
 from projects.web.workloads.request_labels import set_request_labels
 
 PENDING_PHASES = (Phase.PENDING, Phase.RESERVED)
@@ -85,7 +85,7 @@ def own_workloads(actor: Actor, now: datetime, pool: str) -> list[OwnWorkload]:
     if actor.user is None:
         return []
     matching = _matching_workloads(actor, now, pool)
-    shown = list(first_rows(exclude_folded_engines(matching).order_by(*OWN_ORDER), OWN_MAX))
+    shown = list(first_rows(exclude_added_engines(matching).order_by(*OWN_ORDER), OWN_MAX))
     set_request_labels(shown)
     insert_inference_engine_rows(shown, matching, "")
     services = [row for row in shown if row.kind == WorkloadKind.SERVICE and row.phase == Phase.RUNNING]
@@ -109,7 +109,7 @@ def count_own_workloads(actor: Actor, now: datetime, pool: str) -> int:
     if actor.user is None:
         return 0
     matching = _matching_workloads(actor, now, pool)
-    return exclude_folded_engines(matching).count() + _matching_arrays(actor, now, pool).count()
+    return exclude_added_engines(matching).count() + _matching_arrays(actor, now, pool).count()
 
 
 def _matching_workloads(actor: Actor, now: datetime, pool: str) -> QuerySet[Workload]:
