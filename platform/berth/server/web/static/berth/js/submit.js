@@ -90,7 +90,7 @@
     const [verb, path] = editedPart?.value.split(":") ?? [], list = path?.replace(/\[\d+\]$/, "");
     const { activeElement } = document, hasMoved = activeElement && activeElement !== document.body && activeElement !== editedPart;
     editedPart = null;
-    if (!list || hasMoved) return; // the user continued elsewhere
+    if (!["add", "remove", "rename"].includes(verb) || hasMoved) return; // hasMoved: the user continued elsewhere
     const added = [...fields.querySelectorAll(`[aria-labelledby^="p-${list}-"]`)].at(-1);
     if (verb === "add") added?.querySelector(".field :is(input:not([type=hidden]), select, textarea)")?.focus();
     if (verb === "rename") document.getElementById("document").focus(); // the button is gone
