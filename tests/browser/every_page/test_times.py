@@ -107,5 +107,5 @@ def test_charts_are_labelled_in_the_users_time_zone_on_the_first_visit(opened: O
         expect(labels.first).to_be_attached()
         texts = labels.all_text_contents()
         assert faults == []
-    assert {"06:00", "12:00", "18:00"} & set(texts)
+    assert {"08:00", "16:00"} & set(texts)
     assert [text for text in texts if text.endswith(":30")] == []
