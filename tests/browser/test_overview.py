@@ -39,6 +39,7 @@ def test_hourly_average_readout_shows_the_hour_of_its_bar(opened: Open) -> None:
         assert faults == []
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize(("user", "path"), [("ada", "/"), ("dave", "/"), ("ada", "/?pool=local")])
 def test_overview_columns_of_similar_length_end_together(user: str, path: str, opened: Open) -> None:
     with opened(user) as (page, faults):
@@ -52,6 +53,7 @@ def test_overview_columns_of_similar_length_end_together(user: str, path: str, o
         assert faults == []
 
 
+@pytest.mark.heavy
 def test_quota_and_fair_share_marks_have_different_shapes(opened: Open) -> None:
     with opened("ada") as (page, faults):
         open_settled(page, "/")
@@ -69,6 +71,7 @@ def test_quota_and_fair_share_marks_have_different_shapes(opened: Open) -> None:
         assert faults == []
 
 
+@pytest.mark.heavy
 def test_average_utilization_and_its_data_table_fit_in_their_cards(opened: Open) -> None:
     overflow = "each => each.scrollWidth - each.clientWidth"
     with opened("ada", viewport=WIDE) as (page, faults):

@@ -203,6 +203,7 @@ def test_admin_site_shows_the_title_instead_of_breadcrumbs(opened: Open, scene: 
         assert faults == []
 
 
+@pytest.mark.heavy
 def test_pool_header_stays_next_to_the_first_column_of_the_quota_grid(opened: Open) -> None:
     scroll = "head => { head.closest('.grid-wrap').scrollLeft = head.offsetLeft - 128; }"
     with opened("ada", viewport=NARROW, has_touch=True) as (page, faults):
@@ -310,6 +311,7 @@ def test_closing_the_menu_returns_the_focus_to_its_button(opened: Open, way: str
         assert faults == []
 
 
+@pytest.mark.heavy
 def test_filters_and_columns_of_the_workload_list_are_aligned_on_a_phone(opened: Open) -> None:
     boxes = """all => all.map(each => each.getBoundingClientRect())
       .map(box => [box.left, box.width, box.top])"""
@@ -362,6 +364,7 @@ def test_own_workloads_on_the_overview_include_a_running_workload(opened: Open) 
         assert faults == []
 
 
+@pytest.mark.heavy
 def test_chart_tooltip_is_above_the_plot(opened: Open) -> None:
     with opened("ada", viewport=NARROW, has_touch=True) as (page, faults):
         page.goto("/")
@@ -375,6 +378,7 @@ def test_chart_tooltip_is_above_the_plot(opened: Open) -> None:
         assert faults == []
 
 
+@pytest.mark.heavy
 def test_dates_do_not_break_across_lines(opened: Open, scene: Scene) -> None:
     with opened("dave", viewport=NARROW) as (page, faults):
         page.goto(f"/workloads/{scene.workloads['detr-long'].pk}")

@@ -92,6 +92,7 @@ def test_queue_filters_expand_on_a_phone_and_stay_open(opened: Open) -> None:
         assert faults == []
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize(("width", "height"), [(1440, 62), (1024, 76)], ids=["two", "three"])
 def test_rows_have_at_most_two_lines_or_three_in_medium_windows(
     opened: Open, width: int, height: int
@@ -122,6 +123,7 @@ def test_rows_have_at_most_two_lines_or_three_in_medium_windows(
         assert faults == []
 
 
+@pytest.mark.heavy
 def test_queued_workload_takes_three_lines_on_a_phone(opened: Open) -> None:
     with opened("ada", viewport=NARROW) as (page, faults):
         open_settled(page, "/queue")

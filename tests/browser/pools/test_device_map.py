@@ -32,6 +32,7 @@ def test_hovering_over_a_device_outlines_all_devices_of_its_workload(opened: Ope
         assert faults == []
 
 
+@pytest.mark.heavy
 def test_device_names_stay_inside_the_window(opened: Open) -> None:
     with opened("ada") as (page, faults):
         page.goto("/")

@@ -1,5 +1,6 @@
 """Browser tests for reverting a quota change."""
 
+import pytest
 from playwright.sync_api import expect
 
 from projects.models import QuotaChange
@@ -13,6 +14,7 @@ EDGES = """table => [table.tHead.rows[0], [...table.tBodies[0].rows].at(-1)].map
   row => [...row.cells].map(cell => cell.getBoundingClientRect()).map(({ left, right }) => [left, right]))"""
 
 
+@pytest.mark.heavy
 def test_revert_dialog_with_evictions_keeps_its_button_and_columns_in_view(
     opened: Open, scene: Scene
 ) -> None:

@@ -24,6 +24,7 @@ SHOWS_EIGHT_LINES = """() => {
 }"""
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("height", [700, 900])
 def test_long_prediction_scrolls_with_the_page_below_its_title(
     opened: Open, scene: Scene, height: int

@@ -6,6 +6,7 @@ from playwright.sync_api import expect
 from tests.browser.conftest import Open
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("width", [1024, 1440])
 def test_required_and_preferred_topology_share_a_row(opened: Open, width: int) -> None:
     with opened("dave", viewport={"width": width, "height": 900}) as (page, faults):

@@ -1,10 +1,12 @@
 """Browser tests for the bar at the bottom of the submission page on phones."""
 
+import pytest
 from playwright.sync_api import expect
 
 from tests.browser.conftest import Open
 
 
+@pytest.mark.heavy
 def test_phone_bar_keeps_its_height_while_the_prediction_changes(opened: Open) -> None:
     with opened("dave", viewport={"width": 390, "height": 844}, has_touch=True) as (page, faults):
         page.goto("/submit?kind=train")

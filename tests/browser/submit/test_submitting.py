@@ -246,6 +246,7 @@ def test_edit_can_be_saved_only_if_it_changes_something(opened: Open, scene: Sce
         assert faults == []
 
 
+@pytest.mark.heavy
 def test_cards_next_to_the_edit_form_do_not_move_while_a_prediction_loads(opened: Open, scene: Scene) -> None:
     held: list[Route] = []
 
@@ -378,6 +379,7 @@ def test_long_document_lines_fade_out_until_they_are_scrolled_to_the_end(opened:
         assert faults == []
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("width", [390, 1024, 1440])
 def test_fields_fill_each_row_of_the_form(opened: Open, width: int) -> None:
     gaps = """grids => grids.filter(grid => grid.checkVisibility()).map(grid => {

@@ -31,6 +31,7 @@ def test_selection_bar_shows_how_many_rows_an_action_applies_to(opened: Open) ->
         assert faults == []
 
 
+@pytest.mark.heavy
 def test_selecting_rows_moves_neither_the_tabs_nor_the_table(opened: Open) -> None:
     with opened("dave") as (page, faults):
         page.goto("/workloads")
@@ -46,6 +47,7 @@ def test_selecting_rows_moves_neither_the_tabs_nor_the_table(opened: Open) -> No
         assert faults == []
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("viewport", [{**WIDE, "height": 500}, NARROW], ids=["wide", "phone"])
 def test_bulk_actions_stay_in_view_until_the_selection_is_cleared(
     viewport: ViewportSize, opened: Open
@@ -64,6 +66,7 @@ def test_bulk_actions_stay_in_view_until_the_selection_is_cleared(
         assert faults == []
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("viewport", [WIDE, NARROW], ids=["wide", "phone"])
 def test_checkboxes_are_aligned_with_the_names_and_have_no_extra_icon(
     viewport: ViewportSize, opened: Open
@@ -80,6 +83,7 @@ def test_checkboxes_are_aligned_with_the_names_and_have_no_extra_icon(
         assert faults == []
 
 
+@pytest.mark.heavy
 def test_all_actions_on_selected_rows_are_in_view_on_a_phone(opened: Open) -> None:
     with opened("ada", viewport=NARROW, has_touch=True) as (page, faults):
         page.goto("/workloads")

@@ -372,6 +372,7 @@ def test_page_scans_a_limited_number_of_lines_for_tracebacks(opened: Open, pods:
         assert faults == []
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("width", [390, 1440])
 def test_match_list_opens_without_moving_its_button(
     opened: Open, pods: list[Pod], home: Path, width: int

@@ -22,6 +22,7 @@ STYLES = {
 }  # fmt: skip
 
 
+@pytest.mark.heavy
 def test_terminal_styles_are_shown_in_readable_colors(opened: Open, pods: list[Pod], home: Path) -> None:
     lines = [f"\x1b[{codes}m<{codes}>\x1b[m" for codes in STYLES]
     write(home, pods[0], "\n".join(lines) + "\n")

@@ -240,6 +240,7 @@ def test_log_fills_the_screen_until_escape_is_pressed(opened: Open, pods: list[P
         assert faults == []
 
 
+@pytest.mark.heavy
 def test_log_toolbar_takes_one_row_in_full_screen_on_a_phone(
     opened: Open, pods: list[Pod], home: Path
 ) -> None:
@@ -258,6 +259,7 @@ def test_log_toolbar_takes_one_row_in_full_screen_on_a_phone(
         assert faults == []
 
 
+@pytest.mark.heavy
 def test_log_toolbar_does_not_move_during_a_search(opened: Open, pods: list[Pod], home: Path) -> None:
     write(home, pods[0], "loss 1\nloss 2\n")
     with opened("dave") as (page, faults):
@@ -272,6 +274,7 @@ def test_log_toolbar_does_not_move_during_a_search(opened: Open, pods: list[Pod]
         assert faults == []
 
 
+@pytest.mark.heavy
 def test_log_tools_and_the_search_result_fit_in_one_row_on_a_laptop(
     opened: Open, pods: list[Pod], home: Path
 ) -> None:

@@ -3,6 +3,7 @@
 import re
 from pathlib import Path
 
+import pytest
 from playwright.sync_api import expect
 
 from projects.models import Pod
@@ -20,6 +21,7 @@ TOP_OF_TEXT = """() => {
 }"""
 
 
+@pytest.mark.heavy
 def test_word_longer_than_a_line_starts_next_to_its_line_number(
     opened: Open, pods: list[Pod], home: Path
 ) -> None:
@@ -31,6 +33,7 @@ def test_word_longer_than_a_line_starts_next_to_its_line_number(
         assert faults == []
 
 
+@pytest.mark.heavy
 def test_line_numbers_stay_in_view_next_to_unwrapped_lines(opened: Open, pods: list[Pod], home: Path) -> None:
     write(home, pods[0], f"first\n{'long line ' * 500}\nERROR third\n")
     with opened("dave") as (page, faults):

@@ -93,6 +93,7 @@ def test_short_segments_can_be_tapped(opened: Open, scene: Scene) -> None:
         assert faults == []
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("width", [390, 1440])
 def test_wide_segments_show_their_duration_without_a_tooltip(opened: Open, scene: Scene, width: int) -> None:
     with opened("dave", viewport={"width": width, "height": 900}, timezone_id="UTC") as (page, _):

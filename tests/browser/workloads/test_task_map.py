@@ -63,6 +63,7 @@ def test_tapping_the_task_map_shows_a_link_to_the_nearest_task(opened: Open, sce
         assert faults == []
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("link", ["#unfold-held", "#state-completed"])
 def test_expanding_the_task_list_at_the_end_of_the_page_keeps_the_scroll_position(
     link: str, opened: Open, scene: Scene
@@ -91,6 +92,7 @@ def test_task_list_of_a_pending_array_is_visible_without_scrolling(
         assert faults == []
 
 
+@pytest.mark.heavy
 def test_expected_end_of_an_array_fits_in_its_card_on_a_phone(opened: Open, scene: Scene) -> None:
     with opened("dave", viewport={"width": 390, "height": 844}) as (page, faults):
         page.goto(f"/arrays/{present(scene.array).pk}")
@@ -101,6 +103,7 @@ def test_expected_end_of_an_array_fits_in_its_card_on_a_phone(opened: Open, scen
         assert faults == []
 
 
+@pytest.mark.heavy
 def test_loading_the_smallest_change_of_an_array_does_not_move_the_page(opened: Open, scene: Scene) -> None:
     with opened("dave") as (page, faults):
         held = hold_requests(page, re.compile("/smallest-change"))
@@ -229,6 +232,7 @@ def test_pending_tasks_have_one_colour(opened: Open, scene: Scene) -> None:
         assert faults == []
 
 
+@pytest.mark.heavy
 def test_array_actions_fit_on_one_line_and_a_map_above_the_list_on_a_phone(
     opened: Open, scene: Scene
 ) -> None:

@@ -36,6 +36,7 @@ def test_utilization_refresh_keeps_expanded_sections_and_time_range(opened: Open
         assert faults == []
 
 
+@pytest.mark.heavy
 def test_lowest_utilization_fits_on_one_line_in_medium_windows(opened: Open, scene: Scene) -> None:
     with opened("dave", viewport={"width": 1024, "height": 900}) as (page, faults):
         page.goto(f"/workloads/{scene.workloads['diffusion-xl'].pk}")
@@ -95,6 +96,7 @@ def test_usage_readout_has_a_total_and_is_next_to_its_column(opened: Open) -> No
         assert faults == []
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("width", [390, 1440])
 def test_sparkline_readout_replaces_the_axis(opened: Open, scene: Scene, width: int) -> None:
     with opened("dave", viewport={"width": width, "height": 844}, has_touch=width < 500) as (page, faults):
@@ -113,6 +115,7 @@ def test_sparkline_readout_replaces_the_axis(opened: Open, scene: Scene, width: 
         assert not faults
 
 
+@pytest.mark.heavy
 def test_name_of_the_least_used_pod_is_readable_in_medium_windows(opened: Open, scene: Scene) -> None:
     with opened("dave", viewport={"width": 1024, "height": 844}) as (page, faults):
         page.goto(f"/workloads/{scene.workloads['diffusion-xl'].pk}")

@@ -2,6 +2,7 @@
 
 import re
 
+import pytest
 from playwright.sync_api import APIResponse, Route, expect
 
 from projects.services import workloads
@@ -12,6 +13,7 @@ from tests.browser.driver.chromium import NARROW, WIDE
 from tests.support.present import present
 
 
+@pytest.mark.heavy
 def test_list_header_and_bulk_actions_stay_in_view(opened: Open) -> None:
     with opened("ada", viewport={**WIDE, "height": 500}) as (page, faults):
         page.goto("/workloads")

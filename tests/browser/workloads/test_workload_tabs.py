@@ -182,6 +182,7 @@ MISPLACED_LABELS = """(axis) => {
 }"""
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("width", [390, 1024, 1440])
 def test_timeline_connects_the_expected_start_to_the_bar(opened: Open, scene: Scene, width: int) -> None:
     # Half past an hour, so that no full hour is close to an end of the axis.
@@ -211,6 +212,7 @@ def test_timeline_connects_the_expected_start_to_the_bar(opened: Open, scene: Sc
         assert faults == []
 
 
+@pytest.mark.heavy
 def test_pod_bars_are_aligned_and_the_id_fits_on_one_line(opened: Open, scene: Scene) -> None:
     tops = "all => all.map(each => Math.round(10 * each.getBoundingClientRect().top) / 10)"
     with opened("dave", viewport={"width": 1024, "height": 768}) as (page, faults):
@@ -234,6 +236,7 @@ def test_facts_and_events_of_a_workload_that_has_not_run_stand_side_by_side(
         assert faults == []
 
 
+@pytest.mark.heavy
 def test_wrapped_lines_of_a_disclosure_are_aligned_with_its_first_line(opened: Open, scene: Scene) -> None:
     lefts = """summary => {
         const range = document.createRange();
