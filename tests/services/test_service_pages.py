@@ -211,6 +211,7 @@ def test_autoscaler_form_shows_errors_next_to_their_fields(
     assert answer.status_code == 422
     errors = answer.context["form"].errors
     assert set(errors) == {"max_engines", "scale_in_policy__token_usage_threshold"}
+    assert errors["scale_in_policy__token_usage_threshold"] == ['"130" is too high. Enter 100 or less.']
     crossed = autoscaler_fields(dave, at, min_engines="9", max_engines="8")
     errors = dave.post(f"{at}/autoscaler", crossed, headers=HTMX).context["form"].errors
     assert errors == {"max_engines": ["Must be at least Min engines (9)."]}

@@ -25,6 +25,7 @@ class SettingField:
     label: str
     kind: str = "whole"  # number format: whole, percent or duration
     hint: str = ""
+    max_percent: int | None = PERCENT
 
     @property
     def name(self) -> str:
@@ -34,7 +35,9 @@ class SettingField:
         options: dict[str, Any] = {"label": self.label, "help_text": self.hint}
         if self.kind == "duration":
             return PreciseDurationField(**options)
-        return forms.IntegerField(**options) if self.kind == "whole" else forms.FloatField(**options)
+        if self.kind == "whole":
+            return forms.IntegerField(**options)
+        return forms.FloatField(min_value=0, max_value=self.max_percent, **options)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,10 +53,12 @@ class ConditionSettings:
         return self.threshold, self.duration
 
 
-def _condition_fields(policy: str, threshold: str, name: str, label: str, kind: str) -> ConditionSettings:
+def _condition_fields(
+    policy: str, threshold: str, name: str, label: str, kind: str, *, max_percent: int | None = PERCENT
+) -> ConditionSettings:
     return ConditionSettings(
         TITLES[name],
-        SettingField((policy, threshold), label, kind),
+        SettingField((policy, threshold), label, kind, max_percent=max_percent),
         SettingField((policy, DURATIONS, name), "Held for", "duration"),
     )
 
@@ -78,7 +83,12 @@ IN_CONDITIONS = (
     _condition_fields(IN, "token_usage_threshold", "token_usage_low", "Token usage below (%)", "percent"),
     _condition_fields(IN, "queue_depth_threshold", "no_queue", "Queue at most", "whole"),
     _condition_fields(
-        IN, "throughput_variance_threshold", "throughput_stable", "Variance below (%)", "percent"
+        IN,
+        "throughput_variance_threshold",
+        "throughput_stable",
+        "Variance below (%)",
+        "percent",
+        max_percent=None,
     ),
 )
 SCALE_IN = (
