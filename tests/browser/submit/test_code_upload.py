@@ -178,7 +178,7 @@ def test_selected_files_survive_other_edits_of_the_form(form: Page, tmp_path: Pa
     send(form)
     expect(form.get_by_role("radio", name="Files from this computer")).to_be_checked()
     form.get_by_role("button", name="Remove code").click()
-    expect(form.locator("#w-code")).to_contain_text("No code.")
+    expect(form.locator("#w-code")).to_contain_text("Pods start in an empty directory")
     assert "code:" not in form.locator("#document").input_value()
 
 
