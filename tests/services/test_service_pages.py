@@ -336,6 +336,11 @@ def test_service_page_states_once_that_measurements_stopped(
     assert 'data-label="Reporting engines">0 of 2<' in stopped and "2 of 2<" not in stopped
     assert ">Measured <time" not in stopped and ">Unknown<" not in stopped
     assert ">Current<" in measured and ">Last value<" in stopped and ">Current<" not in stopped
+    overview = dave.get(path.removesuffix("?tab=autoscaler")).content.decode()
+    edges = re.findall(r'class="edge" d="([^"]+)"', overview)
+    assert edges and not any("L1000 " in edge for edge in edges), "lines end with the last measurement"
+    assert overview.count('class="gap"') == 3
+    assert ">measured <time" in overview
     stage.stage.clock.advance(3600)
     assert "No metrics were measured in the last hour." in dave.get(path).content.decode()
 

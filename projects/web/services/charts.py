@@ -203,8 +203,8 @@ def _build_chart(
 ) -> MetricChart:  # fmt: skip
     """Return a chart that shows unknown values and missing samples as gaps."""
     times, values = _highest_values(*_step_values(points, pick, axis), axis)
-    rounded = [round(value) if value is not None else 0 for value in values]
-    highest = max([*rounded, 1])
+    rounded = [None if value is None else round(value) for value in values]
+    highest = max([1, *(value for value in rounded if value is not None)])
     gaps = [0 if value is not None else highest for value in values]
     step_lines = step_chart(
         times,
