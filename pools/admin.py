@@ -23,7 +23,7 @@ from berth.server.web.admin_site.time_filter import TimeRangeFilter
 from berth.server.web.numbers import NO_VALUE, memory, thousandths
 from pools import services
 from pools.models import JoinToken, Machine, Node, NodePool, PoolSecret, ScalingEvent
-from pools.services.offered import KINDS, form_choices
+from pools.services.allowed_backends import KINDS, form_choices
 from pools.web.duration_field import DurationField
 
 STATE_COLORS = {

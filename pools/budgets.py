@@ -69,7 +69,7 @@ def describe_budget(budget: Budget, now: datetime) -> str:
     return budget.text + (f", until {until:%Y-%m-%d %H:%M} UTC" if until else "")
 
 
-def summarize_entry(entry: Mapping[str, Any]) -> str:
+def summarize_raw_budget(entry: Mapping[str, Any]) -> str:
     nodes, reasons = entry["nodes"], entry.get("reasons") or ()
     limit = (
         f"{nodes} of the nodes" if isinstance(nodes, str) else "1 node" if nodes == 1 else f"{nodes} nodes"
@@ -91,7 +91,7 @@ def _parse_budget(entry: Mapping[str, Any]) -> Budget:
         schedule=parse_schedule(entry["schedule"]) if entry.get("schedule") else None,
         duration=timedelta(seconds=entry.get("duration") or 0),
         zone=_parse_zone(entry.get("zone", "UTC")) or UTC,
-        text=summarize_entry(entry),
+        text=summarize_raw_budget(entry),
     )
 
 

@@ -12,7 +12,7 @@ from pools.engine.victims import NO_WORK, LostWork, disruption_reason, split_by_
 from pools.lost_work import lost_work_by_node
 from pools.models import Node, NodePool
 from pools.models.node import NodeState
-from pools.reconciler.rows import build_fleet, load_living_nodes
+from pools.reconciler.rows import build_fleet, load_live_nodes
 
 PHRASES = {
     DisruptionReason.EMPTY: ("empty", "Empty nodes"),
@@ -37,7 +37,7 @@ class NodeToDrain:
 
 def list_nodes_to_drain(pool: NodePool, desired: int, now: datetime) -> tuple[NodeToDrain, ...]:
     """Return the nodes to drain when scaling to `desired` nodes, in order. Draining nodes come first."""
-    nodes, work = load_living_nodes(pool.pk), lost_work_by_node(now, pool)
+    nodes, work = load_live_nodes(pool.pk), lost_work_by_node(now, pool)
     by_ordinal = {node.ordinal: node for node in nodes}
     fleet = build_fleet(pool, nodes, now).with_desired_nodes(desired)
     returning = max(0, desired - len(fleet.current))
@@ -66,7 +66,7 @@ def list_blocked_actions(pool: NodePool, now: datetime) -> tuple[str, ...]:
     """Return a sentence for each action that a budget blocks. Pools without budgets need no query."""
     if not pool.disruption_budgets or pool.paused:
         return ()
-    nodes = load_living_nodes(pool.pk)
+    nodes = load_live_nodes(pool.pk)
     allowance, sentences = drain_allowance(pool, nodes, now), []
     if pool.nodes_desired < sum(node.state in (NodeState.READY, NodeState.CORDONED) for node in nodes):
         blocked = [entry for entry in list_nodes_to_drain(pool, pool.nodes_desired, now) if entry.blocked_by]

@@ -185,7 +185,7 @@ class ReportMachine(MachineView):
             inventory=_inventory_to_dict(body.inventory),
         )  # fmt: skip
         installed = body.inventory.agent_version if body.inventory else ""
-        release = services.offered_release(node, installed)
+        release = services.release_to_install(node, installed)
         if node is None:
             return Response(NO_NODE.model_copy(update={"upgrade": _upgrade_response(release, "")}))
         instructions = get_instructions(load_wiring().runtime_for(node.pool), node)

@@ -74,7 +74,7 @@ def pod_manifest(
         "imagePullPolicy": PULL_POLICIES[pod_spec.image_pull_policy],
         **({"command": [_escape_variables(part) for part in pod_spec.command]} if pod_spec.command else {}),
         "env": _environment_variables(pod_spec),
-        "workingDir": _start_directory(pod_spec),
+        "workingDir": _working_directory(pod_spec),
         "resources": _container_resources(pod_spec, settings.gpu_resource),
         "volumeMounts": mounts,
         "securityContext": {"allowPrivilegeEscalation": False},
@@ -146,7 +146,7 @@ def pull_secret_name(pod_id: str) -> str:
     return f"{pod_id}-pull"
 
 
-def _start_directory(pod_spec: PodSpec) -> str:
+def _working_directory(pod_spec: PodSpec) -> str:
     """Return the command's working directory.
 
     This is the directory `start_in` of the workspace, if it is set. Otherwise, a relative path is resolved

@@ -99,7 +99,7 @@ class PodClient:
             else:
                 raise
         cluster.mirror.add_created_pod(pod)
-        self._ledger.record_receipt(pod_spec.pod_id)
+        self._ledger.record_possible_receipt(pod_spec.pod_id)
         self._notify()
         for secret in secret_manifests(pod_spec, namespace, pod["metadata"]["uid"]):
             try:

@@ -22,7 +22,7 @@ from pools.kubernetes.files.store import CopiedFilesMixin, CopyLimits, FileCopie
 from pools.kubernetes.logs.copies import LogCopies
 from pools.kubernetes.logs.reading import LogReadingMixin
 from pools.kubernetes.manifests import namespace_name
-from pools.kubernetes.places import api_path, namespace_key, pool_name
+from pools.kubernetes.pod_locations import api_path, namespace_key, pool_name
 from pools.kubernetes.pods import VANISHED, PodClient, translate_failures
 from pools.kubernetes.quotas import read_quotas
 from pools.kubernetes.reports import (
@@ -193,7 +193,7 @@ class KubernetesRuntime(CopiedFilesMixin, LogReadingMixin):
     def _report(self, pod_id: str, pod: Mapping[str, Any] | None) -> PodReport:
         if pod is None:
             return self._missing_report(pod_id)
-        self.ledger.record_receipt(pod_id)
+        self.ledger.record_possible_receipt(pod_id)
         report = read_report(pod)
         if report.state is PodState.STARTING:
             message, since = unschedulable_message(pod)

@@ -33,7 +33,7 @@ class ReachableNodes:
         """Provision instances, and report all of them as booting."""
         result = self.provider.provision(order)
         return replace(
-            result, instances=tuple(_as_booting_instance(instance, "") for instance in result.instances)
+            result, instances=tuple(_report_as_booting(instance, "") for instance in result.instances)
         )
 
     def list_instances(self, pool: str) -> tuple[Instance, ...]:
@@ -42,7 +42,7 @@ class ReachableNodes:
         ready = {instance.instance_id for instance in listed if instance.state is InstanceState.READY}
         obstacles = self._obstacles(sorted(ready.intersection(pending)))
         return tuple(
-            _as_booting_instance(instance, obstacles[instance.instance_id])
+            _report_as_booting(instance, obstacles[instance.instance_id])
             if instance.instance_id in obstacles
             else instance
             for instance in listed
@@ -55,7 +55,7 @@ class ReachableNodes:
         return self.provider.preview(pool, shape)
 
 
-def _as_booting_instance(instance: Instance, reason: str) -> Instance:
+def _report_as_booting(instance: Instance, reason: str) -> Instance:
     if instance.state is not InstanceState.READY:
         return instance
     return replace(instance, state=InstanceState.BOOTING, message=reason)

@@ -22,10 +22,10 @@ from pools.reconciler import terminations
 from pools.reconciler.capacity import capacity_columns
 from pools.reconciler.rows import (
     ReconcileContext,
-    load_living_nodes,
+    is_retry_delayed,
+    load_live_nodes,
     lock_pool,
     record_error,
-    retry_is_delayed,
 )
 from pools.services.failed_boots import reset_failed_boots
 
@@ -37,7 +37,7 @@ RECENT_BOOTS = 10
 def execute_launch_request(pool: NodePool, context: ReconcileContext) -> bool:
     """Execute the stored launch request, which may be from an earlier pass. Return whether rows changed."""
     pool_id = pool.pk
-    if not pool.provisioning or pool.paused or retry_is_delayed(pool, context.now):
+    if not pool.provisioning or pool.paused or is_retry_delayed(pool, context.now):
         return False
     if not _is_still_needed(pool):
         return _discard_launch_request(pool_id, context)
@@ -111,7 +111,7 @@ def _record_result(
         pool = lock_pool(pool_id)
         if not _is_current_request(pool, order):
             return False
-        nodes = load_living_nodes(pool_id)
+        nodes = load_live_nodes(pool_id)
         fitting, surplus = _split_instances(order, result.instances, {node.ordinal for node in nodes})
         kind = ScalingKind.PROVISION if _is_new_request(pool, context) else ScalingKind.ADOPTED
         pool.provisioning, pool.retry_at, pool.last_error = None, None, pool.boot_error

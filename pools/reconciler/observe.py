@@ -12,7 +12,7 @@ from pools.providers.base import Instance, InstanceState, Interruption, Provider
 from pools.reconciler import long_drains, orphans, terminations
 from pools.reconciler.capacity import store_capacity
 from pools.reconciler.rows import ReconcileContext, clear_error, load_pool_nodes, lock_pool, record_error
-from pools.services.failed_boots import launches_are_delayed, record_failed_boot, reset_failed_boots
+from pools.services.failed_boots import are_launches_delayed, record_failed_boot, reset_failed_boots
 from pools.services.nodes import interrupt_node
 
 EXISTING = (InstanceState.QUEUED, InstanceState.BOOTING, InstanceState.READY)
@@ -72,7 +72,7 @@ def _record_tick(pool: NodePool, context: ReconcileContext) -> None:
 def _clear_error_when_done(pool: NodePool, nodes: list[Node], context: ReconcileContext) -> bool:
     """Clear the pool's error unless a launch is in progress or due. Return whether an error was cleared."""
     living = sum(node.state in (*USABLE, *PENDING) for node in nodes)
-    if pool.provisioning or (pool.nodes_desired > living and not launches_are_delayed(pool, context.now)):
+    if pool.provisioning or (pool.nodes_desired > living and not are_launches_delayed(pool, context.now)):
         return False
     return clear_error(pool)
 

@@ -13,7 +13,7 @@ from django.db import transaction
 from pools.engine.victims import LostWork
 from pools.providers.base import Provider
 from pools.reconciler import launches, observe, steps, terminations
-from pools.reconciler.rows import Fence, ReconcileContext, load_living_nodes, load_pool
+from pools.reconciler.rows import Fence, ReconcileContext, load_live_nodes, load_pool
 
 STEPS_MAX = 8
 
@@ -34,22 +34,22 @@ def reconcile(
     instances changed.
     """
     context = ReconcileContext(provider, now, fence, uuid.uuid4().hex, changed_at)
-    pool, nodes = load_pool(pool_id), load_living_nodes(pool_id)
+    pool, nodes = load_pool(pool_id), load_live_nodes(pool_id)
     has_changed = False
     if observe.is_listing_due(pool, nodes, context):
         has_changed = observe.sync_nodes(pool, context)
         # Read the row again, because listing the instances may take a while.
-        pool, nodes = load_pool(pool_id), load_living_nodes(pool_id)
+        pool, nodes = load_pool(pool_id), load_live_nodes(pool_id)
     if terminations.terminate_finished_nodes(pool, nodes, context):
         has_changed = True
-        pool, nodes = load_pool(pool_id), load_living_nodes(pool_id)
+        pool, nodes = load_pool(pool_id), load_live_nodes(pool_id)
     for _ in range(STEPS_MAX):
         progress = launches.execute_launch_request(pool, context)
         if progress:
-            pool, nodes = load_pool(pool_id), load_living_nodes(pool_id)
+            pool, nodes = load_pool(pool_id), load_live_nodes(pool_id)
         progress |= steps.take_step(pool, nodes, context, work_to_lose or {})
         if not progress:
             break
         has_changed = True
-        pool, nodes = load_pool(pool_id), load_living_nodes(pool_id)
+        pool, nodes = load_pool(pool_id), load_live_nodes(pool_id)
     return has_changed

@@ -12,7 +12,7 @@ from pools.models import Node, NodePool, ScalingEvent
 from pools.models.node import PENDING, USABLE, NodeState
 from pools.models.scaling import ScalingKind
 from pools.providers.base import Provider, ProviderError
-from pools.services.failed_boots import launches_are_delayed
+from pools.services.failed_boots import are_launches_delayed
 
 Fence = Callable[[], AbstractContextManager[None]]
 REPEAT_AFTER = timedelta(hours=1)
@@ -53,7 +53,7 @@ def load_pool(pool_id: int) -> NodePool:
     raise NodePool.DoesNotExist(f"There is no pool with the ID {pool_id}.")
 
 
-def load_living_nodes(pool_id: int) -> list[Node]:
+def load_live_nodes(pool_id: int) -> list[Node]:
     """Return the pool's nodes that have not ended.
 
     Lost nodes are included, because their ordinals are still in use.
@@ -66,7 +66,7 @@ def load_pool_nodes(pool: NodePool) -> list[Node]:
 
     To save queries, `node.pool` is set to the given pool.
     """
-    nodes = load_living_nodes(pool.pk)
+    nodes = load_live_nodes(pool.pk)
     for node in nodes:
         node.pool = pool
     return nodes
@@ -87,13 +87,13 @@ def build_fleet(pool: NodePool, nodes: Iterable[Node], now: datetime) -> Fleet:
         retiring=frozenset(node.ordinal for node in nodes) - current - pending - by_scaling,
         in_flight=pool.provisioning["count"] if pool.provisioning else 0,
         may_launch=not pool.paused
-        and not retry_is_delayed(pool, now)
-        and not launches_are_delayed(pool, now),
+        and not is_retry_delayed(pool, now)
+        and not are_launches_delayed(pool, now),
         may_drain=not pool.paused,
     )
 
 
-def retry_is_delayed(pool: NodePool, now: datetime) -> bool:
+def is_retry_delayed(pool: NodePool, now: datetime) -> bool:
     """Return whether a failed call to the provider delays the next one."""
     if pool.retry_at is None:
         return False

@@ -11,7 +11,7 @@ from pools.engine.victims import LostWork
 from pools.models import Node, NodePool
 from pools.models.node import PENDING, USABLE, NodeState
 from pools.models.scaling import ScalingKind
-from pools.reconciler.rows import ReconcileContext, build_fleet, load_living_nodes, lock_pool
+from pools.reconciler.rows import ReconcileContext, build_fleet, load_live_nodes, lock_pool
 from pools.services.nodes import DRAIN_RESET
 from pools.services.pressure import autoscale, would_change_node_count
 from pools.services.readiness import has_readiness_changed, record_readiness
@@ -28,7 +28,7 @@ def take_step(
     if not due and not _next_commands(pool, nodes, context, work_to_lose):
         return False
     with context.fence():
-        pool, nodes = lock_pool(pool.pk), load_living_nodes(pool.pk)
+        pool, nodes = lock_pool(pool.pk), load_live_nodes(pool.pk)
         has_changed = autoscale(pool, nodes, context.now)
         has_changed |= record_readiness(pool, nodes, context.now)
         for command in _next_commands(pool, nodes, context, work_to_lose):

@@ -79,7 +79,7 @@ class Ledger:
                 entry = LedgerEntry(instance_id, validate_name(workspace), received=received)
                 self._write(pod_id, _placement_record(entry), durable=self._syncs_starts)
 
-    def record_receipt(self, pod_id: str) -> bool:
+    def record_possible_receipt(self, pod_id: str) -> bool:
         """Record that the node may have received the pod.
 
         On Ray, call this before submitting the pod's job. Return False if the pod has no record or has ended.

@@ -36,7 +36,7 @@ from pools.runtimes.enclosure.pod import shared_memory_path
 from pools.runtimes.enclosure.probe import Shim as ProbedShim
 from pools.runtimes.enclosure.volumes import UnusableVolume
 from pools.runtimes.files.local import LocalFiles
-from pools.runtimes.images.order import image_env
+from pools.runtimes.images.container_spec import image_env
 from pools.runtimes.pod_dir import (
     NAME,
     PodDir,
@@ -131,7 +131,7 @@ class LocalRuntime(LocalFiles):
         reason = reason or _spec_error(spec, env) or _environment_error(environment)
         if not reason:
             workspace.mkdir(exist_ok=True, mode=0o700)
-            start = self._enclosures.start_directory(spec, workspace)
+            start = self._enclosures.working_directory(spec, workspace)
             fields: Record = [("log_limit", str(self.log_limit)), ("wake_dir", str(self._wakes))]
             fields += [("create_dir", str(start.created))] if start.created else []
             fields += [("secrets", pod.secrets.home)] if spec.has_secrets else []

@@ -168,7 +168,7 @@ class ShimServer:
         """Read the available reports about forked and exited shims, without waiting."""
         while (report := self._receive()) is not None:
             if not report:
-                self._abandon()
+                self._forget_running_shims()
                 return
             number, *status = report.split()
             shim = self._running[int(number)]
@@ -182,9 +182,9 @@ class ShimServer:
     def end(self) -> None:
         """Stop the server. The shims that it forked keep running."""
         self.end_process()
-        self._abandon()
+        self._forget_running_shims()
 
-    def _abandon(self) -> None:
+    def _forget_running_shims(self) -> None:
         for shim in self._running.values():
             shim.returncode = 0
         self._running.clear()

@@ -27,7 +27,7 @@ from pools.services.pools import (
 )
 from pools.services.pressure import report_pressure
 from pools.services.releases import ReleasableNodes, releasable_nodes, release_pool_nodes
-from pools.services.upgrades import AgentRelease, offered_release, upgrade_agent
+from pools.services.upgrades import AgentRelease, release_to_install, upgrade_agent
 
 __all__ = [
     "AgentRelease",
@@ -46,13 +46,13 @@ __all__ = [
     "leave",
     "mark_node_emptied",
     "mark_nodes_emptied",
-    "offered_release",
     "pause_pool",
     "preview_edit",
     "preview_pool",
     "record_report",
     "releasable_nodes",
     "release_pool_nodes",
+    "release_to_install",
     "remove_machine",
     "report_pressure",
     "resume_pool",

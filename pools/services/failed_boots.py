@@ -64,7 +64,7 @@ def retry(pool: NodePool, *, actor: Any, at: datetime, by: str = "retried") -> b
     return True
 
 
-def launches_are_delayed(pool: NodePool, now: datetime) -> bool:
+def are_launches_delayed(pool: NodePool, now: datetime) -> bool:
     """Return whether failed boots currently delay or stop the pool's launch requests."""
     if pool.provisioning_stopped:
         return True

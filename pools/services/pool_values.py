@@ -31,7 +31,7 @@ from pools.services.access.slurm import (
     set_slurm_token,
     token_endpoint,
 )
-from pools.services.offered import check_fakes_are_offered
+from pools.services.allowed_backends import check_fakes_are_allowed
 
 EDITABLE = frozenset(
     field.name for field in NodePool._meta.concrete_fields if field.editable and not field.primary_key
@@ -64,7 +64,7 @@ def apply_values(pool: NodePool, values: Mapping[str, Any]) -> NodePool:
             Problem(name, "cannot be set", allowed=suggest(name, sorted(EDITABLE | {"nodes"})))
             for name in unknown
         )
-    check_fakes_are_offered(pool, fields)
+    check_fakes_are_allowed(pool, fields)
     credentials = {name: fields.pop(name) for name in CREDENTIALS if name in fields}
     problems = _normalize_documents(pool, fields)
     endpoint = token_endpoint(pool)

@@ -49,7 +49,7 @@ def is_outdated(inventory: Mapping[str, Any]) -> bool:
     return bool(inventory) and inventory.get("agent_version") != agent_version()
 
 
-def offered_release(node: Node | None, installed: str) -> AgentRelease | None:
+def release_to_install(node: Node | None, installed: str) -> AgentRelease | None:
     """Return the agent release that the reporting machine should install, or None.
 
     A machine without a node has no pods, so its agent is always upgraded.

@@ -18,8 +18,8 @@ from pools.engine.pod_limits import DefaultLimits
 from pools.models import NodePool
 from pools.providers.ssh.settings import DEFAULT_KEY
 from pools.runtimes.capabilities import KUBERNETES
+from pools.services.allowed_backends import form_choices
 from pools.services.machines import MAX_MACHINES
-from pools.services.offered import form_choices
 from pools.web import environment_fields, provider_fields
 from pools.web.document_fields import JsonField
 from pools.web.duration_field import DurationField

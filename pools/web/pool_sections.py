@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from berth.server.web.forms import FormSection
 from pools.providers.settings import MODELS
-from pools.services.offered import form_choices
+from pools.services.allowed_backends import form_choices
 from pools.web.environment_fields import environment_fields
 from pools.web.provider_fields import provider_fields
 

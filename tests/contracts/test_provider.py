@@ -36,9 +36,9 @@ from pools.providers.slurm.rest.client import SlurmRest
 from pools.providers.slurm.rest.connection import Server
 from pools.providers.slurm.rest.versions import UNDERSTOOD
 from pools.providers.slurm.settings import SlurmSettings, slurm_settings
+from pools.providers.ssh.maintenance import SshMaintenance
 from pools.providers.ssh.provider import SshProvider
 from pools.providers.ssh.task_runner import TaskRunner
-from pools.providers.ssh.upkeep import SshMaintenance
 from pools.providers.static import StaticProvider
 from pools.services.joining import MachineReport
 from pools.services.ssh.hosts import settings_digest

@@ -7,7 +7,7 @@ import pytest
 
 from pools.runtimes.base import PodCause, PodState, StopNotice, VolumeMount
 from pools.runtimes.enclosure.command import FileSystemView, Mount
-from pools.runtimes.images.order import ContainerFiles, container_fields
+from pools.runtimes.images.container_spec import ContainerFiles, container_fields
 from pools.runtimes.images.store import container_name
 from pools.runtimes.shim.channels.frames import ERRORS, OUTPUT, START, STATUS, encode_frame
 from pools.runtimes.shim.channels.packing import Packer

@@ -8,7 +8,7 @@ import pytest
 from pools.runtimes.base import PodCause
 from pools.runtimes.images import probe
 from pools.runtimes.images.cdi import cdi_devices
-from pools.runtimes.images.order import PullSettings, pull_fields
+from pools.runtimes.images.container_spec import PullSettings, pull_fields
 from pools.runtimes.local import LocalRuntime
 from tests.contracts.pods import ended, order
 from tests.images.stage import image_home

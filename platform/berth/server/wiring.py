@@ -39,9 +39,9 @@ from pools.providers.slurm.rest.client import SlurmRest
 from pools.providers.slurm.rest.versions import Api
 from pools.providers.slurm.settings import slurm_settings
 from pools.providers.ssh.commands import SshCommands
+from pools.providers.ssh.maintenance import SshMaintenance
 from pools.providers.ssh.provider import SshProvider
 from pools.providers.ssh.task_runner import TaskRunner
-from pools.providers.ssh.upkeep import SshMaintenance
 from pools.providers.static import StaticProvider
 from pools.runtimes.base import Runtime
 from pools.runtimes.local import LocalRuntime

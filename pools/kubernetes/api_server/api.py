@@ -28,7 +28,7 @@ from pools.kubernetes.api_server.calls import (
     Response,
 )
 from pools.kubernetes.api_server.credentials import PATH, Connection
-from pools.kubernetes.api_server.pace import RateLimit
+from pools.kubernetes.api_server.rate_limit import RateLimit
 
 PAGE = 500  # maximum number of objects per page of a list response
 TEXT_MAX = 500

@@ -111,7 +111,7 @@ class LogCopies:
         self._store(pod_id, position)
         self._trim(pod_id)
 
-    def continue_line(self, pod_id: str, data: bytes, end: int | None) -> int | None:
+    def append_to_last_line(self, pod_id: str, data: bytes, end: int | None) -> int | None:
         """Append data to the last line of the copy.
 
         Return the new size, or None if the copy no longer ends at `end`.

@@ -63,7 +63,7 @@ def copy_stream(copies: LogCopies, pod_id: str, stream: Iterable[bytes]) -> None
         text = pending + data
         if in_line:
             part, line_feed, text = text.partition(b"\n")
-            end, in_line = copies.continue_line(pod_id, part + line_feed, end), not line_feed
+            end, in_line = copies.append_to_last_line(pod_id, part + line_feed, end), not line_feed
         lines, line_feed, pending = text.rpartition(b"\n")
         if line_feed:
             copies.append(pod_id, lines + line_feed)

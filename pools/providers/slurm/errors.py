@@ -57,11 +57,11 @@ def program_error(program: str, result: CommandResult, machine_name: str) -> Pro
 def clean_output(errors: str) -> str:
     """Join the lines of stderr into one line, without the names of programs and functions."""
     lines = [line.strip() for line in errors.splitlines() if line.strip()]
-    texts = [FUNCTION.sub("", _without_program(line)) for line in lines]
+    texts = [FUNCTION.sub("", _strip_error_prefix(line)) for line in lines]
     return "; ".join(dict.fromkeys(texts))[:1000]
 
 
-def _without_program(line: str) -> str:
+def _strip_error_prefix(line: str) -> str:
     for mark in ("error: ", "fatal: ", "allocation failure: "):
         if mark in line:
             return line.partition(mark)[2]

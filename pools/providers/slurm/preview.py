@@ -22,7 +22,7 @@ def make_preview(
         return Preview(cluster, findings=(_unknown_partition_finding(settings, partitions),))
     source = f"{cluster}, partition {partition.name}{_describe_limits(partition)}"
     findings = [*_partition_findings(settings, partition), *_rejection_findings(rejection)]
-    nodes = tuple(_with_size_obstacle(node, shape) for node in partition.nodes)
+    nodes = tuple(_add_size_obstacle(node, shape) for node in partition.nodes)
     if nodes and all(node.obstacle for node in nodes):
         message = f"No machine in partition {partition.name} can run a node of the pool."
         findings.append(error(message, "Lower the resources per node, or choose another partition."))
@@ -86,7 +86,7 @@ def _describe_limits(partition: Partition) -> str:
     return f" (time limit {format_duration(partition.time_limit)})"
 
 
-def _with_size_obstacle(node: PreviewedNode, shape: Shape) -> PreviewedNode:
+def _add_size_obstacle(node: PreviewedNode, shape: Shape) -> PreviewedNode:
     total = node.total
     lacking = [
         f"{has:g} of {needs:g} {unit}"

@@ -19,7 +19,7 @@ from pools.providers.base import (
 )
 from pools.providers.preview import Preview
 from pools.providers.ssh.endpoint import ASYNCSSH_MISSING
-from pools.providers.ssh.upkeep import SshMaintenance
+from pools.providers.ssh.maintenance import SshMaintenance
 from pools.providers.static import StaticProvider
 from pools.services.ssh.keys import PoolKeys
 

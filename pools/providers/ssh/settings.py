@@ -224,7 +224,7 @@ def ssh_settings(value: Any) -> SshSettings:
     try:
         settings = SshSettings.model_validate(value)
     except ValidationError as error:
-        raise Invalid(_with_host_names(convert_errors(error, SshSettings), value)) from None
+        raise Invalid(_replace_indexes_with_host_names(convert_errors(error, SshSettings), value)) from None
     if problems := list(_host_problems(settings)):
         raise Invalid(problems)
     return settings
@@ -285,7 +285,7 @@ def _bastion_address(host: Mapping[str, Any]) -> str:
     return host["bastion"]["address"] if host["bastion"] else ""
 
 
-def _with_host_names(problems: Iterable[Problem], value: Any) -> Iterable[Problem]:
+def _replace_indexes_with_host_names(problems: Iterable[Problem], value: Any) -> Iterable[Problem]:
     hosts = _to_list(value.get("hosts", ())) if isinstance(value, Mapping) else ()
     for problem in problems:
         match = _INDEX.match(problem.path)

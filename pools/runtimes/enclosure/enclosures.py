@@ -35,7 +35,7 @@ class DirectoryNotVisible(Exception):
 
 
 @dataclass(frozen=True)
-class StartDirectory:
+class WorkingDirectory:
     """Directory `path` where a pod starts.
 
     `created` is the directory that the shim must create first, if any. `shared` is a directory of the machine
@@ -81,7 +81,7 @@ class Enclosures:
             served.write_text(spec.project)
         return rejection
 
-    def start_directory(self, spec: PodSpec, workspace: Path) -> StartDirectory:
+    def working_directory(self, spec: PodSpec, workspace: Path) -> WorkingDirectory:
         """Return the pod's working directory.
 
         If `start_in` is set, this is that directory on this machine or, if the machine has no such directory,
@@ -89,7 +89,7 @@ class Enclosures:
         """
         if not spec.start_in:
             code = CODE_DIRECTORY if spec.code_url else ""
-            return StartDirectory(Path(code, spec.working_dir or ""))
+            return WorkingDirectory(Path(code, spec.working_dir or ""))
         name = spec.start_in.strip("/")
         shared = self._shared / name
         if not self.isolation.encloses and not spec.image:
@@ -98,11 +98,11 @@ class Enclosures:
             root, shared = Path(os.path.realpath(self._shared)), Path(os.path.realpath(shared))
             is_shared = root != Path("/") and root in shared.parents and shared.is_dir()
         if is_shared:
-            return StartDirectory(shared, shared=shared)
-        return StartDirectory(workspace / name, created=workspace / name)
+            return WorkingDirectory(shared, shared=shared)
+        return WorkingDirectory(workspace / name, created=workspace / name)
 
     def prepare(
-        self, spec: PodSpec, env: dict[str, str], directory: Path, start: StartDirectory,
+        self, spec: PodSpec, env: dict[str, str], directory: Path, start: WorkingDirectory,
         environment: Path | None,
     ) -> Record:  # fmt: skip
         """Prepare the pod's enclosure, and return the pod spec fields that describe it.
@@ -135,7 +135,7 @@ class Enclosures:
         )  # fmt: skip
 
     def _container_fields(
-        self, spec: PodSpec, env: dict[str, str], directory: Path, start: StartDirectory
+        self, spec: PodSpec, env: dict[str, str], directory: Path, start: WorkingDirectory
     ) -> Record:
         workspace = Path(env["BERTH_WORKSPACE"])
         volumes = volume_mounts(spec, self._state, directory)

@@ -14,7 +14,7 @@ from pools.runtimes.enclosure.pod import PodFiles, add_own_files, user_fields
 from pools.runtimes.enclosure.probe import ProbeInterrupted, Shim
 from pools.runtimes.enclosure.seccomp import find_filter_program
 from pools.runtimes.images.cdi import cdi_devices
-from pools.runtimes.images.order import (
+from pools.runtimes.images.container_spec import (
     ContainerFiles,
     PullSettings,
     container_fields,

@@ -23,7 +23,7 @@ from pools.runtimes.enclosure.probe import (
     run_probe_pod,
 )
 from pools.runtimes.enclosure.seccomp import find_filter_program
-from pools.runtimes.images.order import ContainerFiles, container_fields
+from pools.runtimes.images.container_spec import ContainerFiles, container_fields
 from pools.runtimes.images.store import ImageStore, remove_container
 from pools.runtimes.shim.records import write_record
 

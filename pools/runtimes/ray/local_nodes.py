@@ -44,13 +44,14 @@ class LocalRayNodes:
     def provision(self, order: LaunchRequest) -> ProvisionResult:
         result = self.local.provision(order)
         return replace(
-            result, instances=tuple(self._with_state(order.pool, instance) for instance in result.instances)
+            result,
+            instances=tuple(self._advance_instance(order.pool, instance) for instance in result.instances),
         )
 
     def list_instances(self, pool: str) -> tuple[Instance, ...]:
         # List directories before instances, so that directories created in between are not deleted.
         homes = list(self._home(pool, "any").parent.glob("*"))
-        listed = tuple(self._with_state(pool, instance) for instance in self.local.list_instances(pool))
+        listed = tuple(self._advance_instance(pool, instance) for instance in self.local.list_instances(pool))
         for home in set(homes) - {self._home(pool, each.instance_id) for each in listed}:
             shutil.rmtree(home, ignore_errors=True)  # left behind by a killed process
         gone_ids = [instance.instance_id for instance in listed if instance.state is InstanceState.GONE]
@@ -65,13 +66,13 @@ class LocalRayNodes:
         listed = {instance.instance_id: instance for instance in self.local.list_instances(pool)}
         for instance_id in sorted(listed.keys() & set(instance_ids)):
             _request_termination(self._home(pool, instance_id))
-            self._with_state(pool, listed[instance_id])
+            self._advance_instance(pool, listed[instance_id])
         self.list_instances(pool)
 
     def preview(self, pool: str, shape: Shape) -> Preview:
         return self.local.preview(pool, shape)
 
-    def _with_state(self, pool: str, instance: Instance) -> Instance:
+    def _advance_instance(self, pool: str, instance: Instance) -> Instance:
         """Return the instance with its process's state. Start the process once the head node is known."""
         self._reap()
         home = self._home(pool, instance.instance_id)

@@ -101,7 +101,7 @@ class RayRuntime(RayFiles, RayLogs):
         """Send the pod and submit its Ray job. Runs in threads, without database access."""
         self.ledger.sync(spec.pod_id)
         entrypoint = self._agent(node).send_spec(spec)
-        if self.ledger.record_receipt(spec.pod_id) and entrypoint:
+        if self.ledger.record_possible_receipt(spec.pod_id) and entrypoint:
             self.ledger.sync(spec.pod_id)  # every pod with a Ray job must have a record on disk
             labels = {NODE_LABEL: node_label(node.instance_id)}
             self._jobs(node).submit(

@@ -14,7 +14,7 @@ import select
 import sys
 
 from pools.runtimes.shim.enclosure.prepared import FILE
-from pools.runtimes.shim.spare import become_spare, run_assigned_pod
+from pools.runtimes.shim.spare import run_as_spare, run_assigned_pod
 
 TYPE_CHECKING = False  # avoids importing `typing`, which takes half as long as starting Python
 if TYPE_CHECKING:
@@ -108,7 +108,7 @@ class Server:
         # Use the key 0 until the process ID is known.
         # The new process closes every pipe in `_spares`, including its own.
         assignment, self._spares[0] = os.pipe()
-        pid = self._fork(become_spare, assignment, self._root)
+        pid = self._fork(run_as_spare, assignment, self._root)
         os.close(assignment)
         writable = self._spares.pop(0)
         if pid:

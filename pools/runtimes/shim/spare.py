@@ -12,7 +12,7 @@ from pools.runtimes.shim.main import main
 from pools.runtimes.shim.records import read_fields
 
 
-def become_spare(assignment: int, root: str) -> None:
+def run_as_spare(assignment: int, root: str) -> None:
     """Prepare an enclosure, then run the pod whose directory and anchor arrive on `assignment`.
 
     Return if the pipe is closed, because the server has exited or no longer needs this shim.

@@ -118,7 +118,7 @@ def accept_host_keys(*, actor: Any, pool: NodePool, keys: Mapping[str, str]) -> 
     edit_pool(actor=actor, pool=pool, changes={"provider_settings": settings}, version=pool.version)
 
 
-def engine_host(row: SshHost, now: datetime, *, is_busy: bool = False, applied: str = "") -> Host:
+def to_engine_host(row: SshHost, now: datetime, *, is_busy: bool = False, applied: str = "") -> Host:
     """Return a host's state for `pools.engine`. `applied` is the digest of the host's current settings."""
     machine = row.machine
     present = machine is not None and machine.departed_at is None
@@ -137,7 +137,7 @@ def engine_host(row: SshHost, now: datetime, *, is_busy: bool = False, applied: 
 def displayed_state(row: SshHost, now: datetime) -> HostState:
     """Return the host's state as shown to users."""
     is_busy = row.problem == INSTALLING
-    return host_state(engine_host(row, now, is_busy=is_busy))
+    return host_state(to_engine_host(row, now, is_busy=is_busy))
 
 
 # Problems of a host that SshErrorKind does not cover.

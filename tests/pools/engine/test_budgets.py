@@ -111,7 +111,7 @@ def test_disruption_budget_is_normalized_and_described() -> None:
     stored = budgets.normalize_budgets([{"nodes": "5", "reasons": []}, OFFICE_HOURS])
     assert stored == [{"nodes": 5}, {**OFFICE_HOURS, "duration": 28800}]
     assert budgets.normalize_budgets(stored) == stored
-    assert [budgets.summarize_entry(budget) for budget in stored] == [
+    assert [budgets.summarize_raw_budget(budget) for budget in stored] == [
         "at most 5 nodes at a time",
         "at most 0 nodes at a time, from 0 9 * * mon-fri (Europe/Berlin) for 8h",
     ]

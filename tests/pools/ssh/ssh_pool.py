@@ -15,9 +15,9 @@ from pools import services
 from pools.engine.ssh_hosts import HostState
 from pools.models import Machine, Node, NodePool, SshHost
 from pools.providers.ssh.endpoint import Timeouts
+from pools.providers.ssh.maintenance import SshMaintenance
 from pools.providers.ssh.provider import SshProvider
 from pools.providers.ssh.task_runner import TaskRunner
-from pools.providers.ssh.upkeep import SshMaintenance
 from pools.reconciler import reconcile
 from pools.services.ssh.hosts import displayed_state
 from tests.pools.ssh.sshd import SshServer

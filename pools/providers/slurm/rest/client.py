@@ -9,8 +9,7 @@ from pools.providers.base import LaunchRequest, ProviderError, ProviderErrorKind
 from pools.providers.preview import Finding, error, warning
 from pools.providers.slurm.client import Examination, Submission
 from pools.providers.slurm.jobs import PilotJob, PilotName
-from pools.providers.slurm.rest import answers
-from pools.providers.slurm.rest.answers import UnreadableResponse
+from pools.providers.slurm.rest import responses
 from pools.providers.slurm.rest.connection import Connection, Server
 from pools.providers.slurm.rest.errors import (
     ALREADY_ENDED,
@@ -21,6 +20,7 @@ from pools.providers.slurm.rest.errors import (
     response_error,
     unreadable_error,
 )
+from pools.providers.slurm.rest.responses import UnreadableResponse
 from pools.providers.slurm.rest.submission import submission_body
 from pools.providers.slurm.rest.token import EXPIRES_SOON, token_expiry
 from pools.providers.slurm.rest.versions import Api, negotiate_version
@@ -51,7 +51,7 @@ class SlurmRest:
         user, now = connection.server.user, self._now().timestamp()
         answer = self._get(connection, "/jobs/")
         return self._read_response(
-            connection, "a list of jobs", lambda: list(answers.parse_jobs(answer, user, now))
+            connection, "a list of jobs", lambda: list(responses.parse_jobs(answer, user, now))
         )
 
     def ended_jobs(self, names: Sequence[PilotName]) -> list[PilotJob]:
@@ -65,7 +65,7 @@ class SlurmRest:
         )  # fmt: skip
         user = connection.server.user
         return self._read_response(
-            connection, "a list of ended jobs", lambda: list(answers.parse_accounting(answer, user))
+            connection, "a list of ended jobs", lambda: list(responses.parse_accounting(answer, user))
         )
 
     def submit(
@@ -82,7 +82,7 @@ class SlurmRest:
                 answer = self._call(connection, "POST", "/job/submit", body=body, seconds=SUBMIT_SECONDS)
             except ProviderError as failed:
                 return Submission(accepted, failed)
-            if not answers.parse_number(answer.get("job_id")):
+            if not responses.parse_number(answer.get("job_id")):
                 return Submission(accepted, unreadable_error(connection.server, "a response to a submission"))
         return Submission(len(names))
 
@@ -111,9 +111,9 @@ class SlurmRest:
         findings = tuple(token_findings(server.token, self._now()))
         partitions, nodes = self._get(connection, "/partitions/"), self._get(connection, "/nodes/")
         listed = self._read_response(
-            connection, "a list of partitions", lambda: list(answers.parse_partitions(partitions, nodes))
+            connection, "a list of partitions", lambda: list(responses.parse_partitions(partitions, nodes))
         )
-        release = answers.slurm_version(partitions)
+        release = responses.slurm_version(partitions)
         source = f"slurm {release} at {server.url}, API {self._negotiated_api(connection).version}"
         return Examination(source, listed, findings=findings)
 

@@ -33,7 +33,7 @@ class _Container:
         """Do nothing, because the container's processes are already in its control groups."""
 
 
-class _NoCalls:
+class _StubLibc:
     """Stub for the C library, whose calls would protect the shim. This container has no shim."""
 
     def prctl(self, *arguments: object) -> int:
@@ -71,7 +71,7 @@ def _relay(connection: socket.socket) -> None:
     signal.signal(signal.SIGCHLD, lambda *_: None)
     signal.signal(signal.SIGPIPE, signal.SIG_IGN)
     container: Any = _Container()
-    libc: Any = _NoCalls()
+    libc: Any = _StubLibc()
     try:
         Relay(connection, signals).serve(lambda request: start_command(container, libc, request, ""))
     except (OSError, BrokenFrames):

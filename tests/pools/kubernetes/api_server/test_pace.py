@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from pools.kubernetes.api_server.pace import PAUSE_MAX, RateLimit
+from pools.kubernetes.api_server.rate_limit import PAUSE_MAX, RateLimit
 from pools.runtimes.base import RuntimeFailure
 from tests.contracts.kubernetes.stage import POOL, fake_kubernetes_stage
 from tests.contracts.pods import running

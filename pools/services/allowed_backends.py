@@ -22,13 +22,13 @@ def form_choices(field: str, current: str = "") -> list[tuple[str, str]]:
     ]
 
 
-def check_fakes_are_offered(pool: NodePool, values: Mapping[str, Any]) -> None:
+def check_fakes_are_allowed(pool: NodePool, values: Mapping[str, Any]) -> None:
     """Raise Invalid if the values select a fake provider or runtime that is not offered.
 
     A pool that already uses one may be edited.
     """
     problems = [
-        Problem(field, "is not an allowed value", format_value(values[field]), _offered_names(field))
+        Problem(field, "is not an allowed value", format_value(values[field]), _suggest_choice(field))
         for field in KINDS
         if values.get(field) == FAKE
         and FAKE not in (value for value, _ in form_choices(field, getattr(pool, field)))
@@ -37,5 +37,5 @@ def check_fakes_are_offered(pool: NodePool, values: Mapping[str, Any]) -> None:
         raise Invalid(problems)
 
 
-def _offered_names(field: str) -> str:
+def _suggest_choice(field: str) -> str:
     return suggest(FAKE, [value for value, _ in form_choices(field)])

@@ -107,7 +107,7 @@ def _ulimit_options() -> list[str]:
 
 
 def _mount_options(view: FileSystemView) -> list[str]:
-    options = [_bind_option(mount, "ro") for mount in _with_mounts_below(view.readable)]
+    options = [_bind_option(mount, "ro") for mount in _include_inner_mounts(view.readable)]
     options += [_bind_option(mount, "rw") for mount in view.writable]
     options += [f"--mount=type=tmpfs,target={path},ro=true,tmpfs-mode=755" for path in view.hidden]
     if view.secrets:
@@ -120,7 +120,7 @@ def _bind_option(mount: Mount, mode: str) -> str:
     return f"--volume={mount.source}:{mount.target}:{mode},rbind,rprivate"
 
 
-def _with_mounts_below(mounts: Sequence[Mount]) -> Iterable[Mount]:
+def _include_inner_mounts(mounts: Sequence[Mount]) -> Iterable[Mount]:
     """Yield each mount, followed by a mount for each of the machine's mount points inside it.
 
     Without mounts of their own, these would be writable inside a read-only mount.

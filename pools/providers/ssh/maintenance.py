@@ -25,7 +25,7 @@ from pools.providers.ssh.endpoint import (
     fingerprint,
 )
 from pools.providers.ssh.task_runner import TaskOutcome, TaskRunner
-from pools.services.ssh.hosts import CONFLICT, INSTALLING, engine_host, settings_digest
+from pools.services.ssh.hosts import CONFLICT, INSTALLING, settings_digest, to_engine_host
 from pools.services.ssh.keys import PoolKeys
 
 # A process that has not polled for this long was not the leader, so it has not seen the agents' reports.
@@ -36,7 +36,7 @@ OUTCOME_FIELDS = (
 
 
 @dataclass
-class _WatchRange:
+class _WatchPeriod:
     since: float
     last: float
 
@@ -50,7 +50,7 @@ class SshMaintenance:
     ) -> None:  # fmt: skip
         self._now, self.installation, self._runner = now, installation, runner
         self._timeouts = timeouts or Timeouts()
-        self._watches: dict[int, _WatchRange] = {}
+        self._watches: dict[int, _WatchPeriod] = {}
         self._digests: dict[int, str] = {}
 
     def run_step(self, pool_name: str) -> None:
@@ -77,7 +77,7 @@ class SshMaintenance:
         for row in rows:
             reachable = server if isinstance(server, ReachableServer) else ReachableServer("", "", False)
             digest = settings_digest(row.settings, reachable.url, reachable.ca)
-            view = engine_host(row, now, is_busy=row.pk in busy, applied=digest)
+            view = to_engine_host(row, now, is_busy=row.pk in busy, applied=digest)
             task = next_task(view, now, watched_for=watched_for)
             if task is None:
                 continue
@@ -166,7 +166,7 @@ class SshMaintenance:
         watch = self._watches.get(pool.pk)
         longest = max(UNWATCHED_AFTER, 3.0 * pool.reconcile_tick)
         if watch is None or current - watch.last > longest:
-            watch = self._watches[pool.pk] = _WatchRange(current, current)
+            watch = self._watches[pool.pk] = _WatchPeriod(current, current)
         watch.last = current
         return timedelta(seconds=current - watch.since)
 
