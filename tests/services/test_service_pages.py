@@ -19,6 +19,7 @@ from tests.services.test_autoscaling import QUICK_SETTINGS, run
 from tests.web.conftest import streamed
 
 HTMX = {"HX-Request": "true"}
+STATE = re.compile(r">(Met|Quiet|Holds|Unknown)<")
 
 
 @pytest.fixture
@@ -334,8 +335,10 @@ def test_service_page_states_once_that_measurements_stopped(
     assert "Measurements have stopped. The table shows the last measured values." in stopped
     assert "Last measurement: <time" in stopped
     assert 'data-label="Reporting engines">0 of 2<' in stopped and "2 of 2<" not in stopped
-    assert ">Measured <time" not in stopped and ">Unknown<" not in stopped
+    assert ">Measured <time" not in stopped
     assert ">Current<" in measured and ">Last value<" in stopped and ">Current<" not in stopped
+    assert ">Last state<" in stopped and STATE.findall(stopped) == STATE.findall(measured) != []
+    assert '<span class="unit">of ' in stopped and not re.search(r'"unit">of \d+<', stopped)
     overview = dave.get(path.removesuffix("?tab=autoscaler")).content.decode()
     edges = re.findall(r'class="edge" d="([^"]+)"', overview)
     assert edges and not any("L1000 " in edge for edge in edges), "lines end with the last measurement"

@@ -33,19 +33,9 @@ def measured_at(window: SampleWindow, now: datetime) -> datetime | None:
 
 
 def condition_row(one: Condition, config: AutoscalerConfig, *, is_fresh: bool) -> dict[str, Any]:
-    """Return a condition's table row: its state, and the latest value and threshold with units.
-
-    If the measurement is too old, the state is unknown.
-    """
-    held = min(one.held / one.duration, 1.0) if one.duration else 1.0
+    """Return a condition's table row: its state, and the latest value and threshold with units."""
     state = (
-        "unknown"
-        if one.is_met is None or not is_fresh
-        else "met"
-        if one.triggered
-        else "holds"
-        if one.is_met
-        else "quiet"
+        "unknown" if one.is_met is None else "met" if one.triggered else "holds" if one.is_met else "quiet"
     )
     threshold = one.threshold
     if one.name == names.QUEUE_BACKLOG:
@@ -56,9 +46,8 @@ def condition_row(one: Condition, config: AutoscalerConfig, *, is_fresh: bool) -
         "value": "not measured" if one.value is None else _format_value(one.name, one.value),
         "threshold": _format_value(one.name, threshold),
         "bound": "above" if one.scales_out else "at most" if one.name == names.NO_QUEUE else "below",
-        "held": f"{min(one.held, one.duration):.0f}",
-        "duration": f"{one.duration:.0f}",
-        "part": round(held * 100),
+        "held": min(one.held, one.duration),
+        "duration": one.duration,
         "state": state,
         "tone": {"unknown": "", "met": "accent", "holds": "info", "quiet": ""}[state],
         "reporting": f"{one.reporting if is_fresh else 0} of {one.engines}",

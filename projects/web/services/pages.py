@@ -207,7 +207,7 @@ def service_context(request: Request, service: Service) -> dict[str, Any]:
     engines = _engine_rows(service)
     measured = measured_at(window, now)
     is_fresh = measured is not None and (now - measured).total_seconds() <= config.max_sample_age
-    # Conditions and charts show the latest measurement. If it is old, their states are unknown.
+    # Conditions and charts show the latest measurement. If it is old, they show the last state.
     evaluated = conditions(window, config, now.timestamp() if measured is None else measured.timestamp())
     condition_rows = [condition_row(row, config, is_fresh=is_fresh) for row in evaluated]
     tab = request.GET.get("tab", "")
@@ -227,6 +227,7 @@ def service_context(request: Request, service: Service) -> dict[str, Any]:
         "scaler": scaler,
         "config": config,
         "conditions": condition_rows,
+        "has_condition_states": any(row["state"] != "unknown" for row in condition_rows),
         "measured": measured,
         "figures": latest_metrics({service.pk: config}, now).get(service.pk),
         "silence": explain_unknown_states(evaluated, measured, is_fresh=is_fresh)
