@@ -164,17 +164,13 @@ def test_editor_highlights_keys_and_comments_while_typing(opened: Open) -> None:
         page.locator("#document").fill(text)
         layer = page.locator(".editor-colors")
         assert layer.text_content() == text
-        assert layer.locator(".yaml-key").all_text_contents() == [
-            "name",
-            "command",
-            "roles",
-            "gpu",
-            "env",
-            "A",
-        ]
+        keys = ["name", "command", "roles", "gpu", "env", "A"]
+        assert layer.locator(".yaml-key").all_text_contents() == keys
         assert layer.locator(".yaml-comment").all_text_contents() == ["# a # comment"]
         page.get_by_label("Name", exact=True).fill("other")
         expect(layer).to_contain_text("name: other")
+        background = "box => getComputedStyle(box, '::selection').backgroundColor"
+        assert page.locator("#document").evaluate(background) == "rgb(219, 232, 253)", "below dark text"
         assert faults == []
 
 
