@@ -240,11 +240,23 @@ def add(request: Request, kind: str) -> HttpResponse:
                     request, " ".join([message, *content.warnings]), to=reverse("secrets")
                 )
     replaces = bool(form["replaces"].value())
-    label = f"{'Replace' if replaces else 'Add'} {noun}"
+    title = label = f"{'Replace' if replaces else 'Add'} {noun}"
+    if replaces and "name" not in form.errors:
+        title = _fix_owner_and_name(form, noun)
     text = "The current value is lost. Running pods keep it until they start again." if replaces else ""
     return form_page(
-        request, form, title=label, label=label, back=reverse("secrets"), text=text, danger=replaces
+        request, form, title=title, label=label, back=reverse("secrets"), text=text, danger=replaces
     )
+
+
+def _fix_owner_and_name(form: SecretForm, noun: str) -> str:
+    """Hide the owner and name of the secret to be replaced, and return a title that contains them."""
+    for field in ("owner", "name"):
+        form.fields[field].widget = forms.HiddenInput()
+    form.fields["value"].widget.attrs["autofocus"] = True
+    kind, _, owner = str(form["owner"].value()).partition("/")
+    name = form["name"].value()
+    return f"Replace personal {noun} {name}" if kind == USER else f"Replace {noun} {name} of {kind} {owner}"
 
 
 @signed_in

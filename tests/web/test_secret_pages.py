@@ -53,7 +53,10 @@ def test_project_admin_sets_replaces_and_deletes_a_secret(cast: Cast, sign_in: S
     assert unseal(ProjectSecret.objects.get().sealed) == f" {TOKEN}\n"
     assert "hf-token" in text(carol.get("/secrets"))
     replacement = text(carol.get("/secrets/new/value?owner=project/vision&name=hf-token", headers=HTMX))
-    assert 'value="hf-token"' in replacement and "Replace secret</button>" in replacement
+    assert "Replace secret hf-token of project vision</h2>" in replacement
+    assert '<input type="hidden" name="name" value="hf-token"' in replacement
+    assert "<select" not in replacement and "Replace secret</button>" in replacement
+    assert re.search(r'<textarea name="value"[^>]* autofocus', replacement)
     confirmed = FORM | {"value": "second", "replaces": hidden_value(replacement)}
     assert carol.post("/secrets/new/value", confirmed, headers=HTMX).status_code == 204
     assert unseal(ProjectSecret.objects.get().sealed) == "second"
