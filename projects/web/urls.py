@@ -77,6 +77,7 @@ urlpatterns = [
         name="secret-delete",
     ),
     path("access/grant", access.grant, name="grant"),
+    path("access/roles", access.role_options, name="role-options"),
     path("access/users/new", access.add_user, name="user-new"),
     re_path(
         r"^access/users/(?P<user_id>[0-9]{1,9})/(?P<action_name>deactivate|activate)$",

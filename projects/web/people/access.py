@@ -1,17 +1,19 @@
 """Pages for roles and users."""
 
+import json
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, cast
 
 from django import forms
 from django.contrib.auth.models import User
 from django.db import transaction
 from django.http import Http404, HttpResponse, StreamingHttpResponse
-from django.shortcuts import get_object_or_404
+from django.shortcuts import get_object_or_404, render
 from django.urls import reverse
 from django.views.decorators.http import require_GET, require_http_methods
 
 from berth.core.errors import Forbidden
+from berth.core.problems import closest_match
 from berth.core.wording.words import token_to_words
 from berth.server.web.faults import form_errors
 from berth.server.web.forms import Form
@@ -51,6 +53,11 @@ ACTIVATION = "They can sign in again, with the roles that they had. Their tokens
 
 
 ROLE_CHOICES = tuple((role.value, token_to_words(role.value)) for role in Role)
+ROLES_BY_SCOPE = {
+    PLATFORM: (Role.PLATFORM_ADMIN,),
+    "department": service.DEPARTMENT_ROLES,
+    "project": service.PROJECT_ROLES,
+}
 ROLE_PERMISSIONS = (
     (Role.VIEWER, "sees workloads, queues and fair shares of a project or department"),
     (Role.MEMBER, "also submits workloads, stops their own workloads and saves templates"),
@@ -60,24 +67,56 @@ ROLE_PERMISSIONS = (
 )
 
 
-class GrantForm(Form):
+class RoleForm(Form):
+    """Base class of the forms with a scope and a role. The role field offers the roles of the scope."""
+
+    no_scope, no_role = "Choose a scope", "Choose a role"
+
+    def __init__(self, *args: Any, scopes: list[tuple[str, str]], **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        scope, role = (cast("forms.ChoiceField", self.fields[name]) for name in ("scope", "role"))
+        scope.choices = scopes if len(scopes) == 1 and scope.required else [("", self.no_scope), *scopes]
+        # The choices of the field are all roles, so that `clean` reports a role of another scope.
+        role.choices = [("", self.no_role), *ROLE_CHOICES]
+        selected = str(self["scope"].value() or scope.choices[0][0])
+        role.widget.choices = role_choices(selected, self.no_role)
+        target = f"#{self['role'].auto_id}"
+        scope.widget.attrs |= {
+            "hx-get": reverse("role-options"),
+            "hx-include": target,
+            "hx-vals": json.dumps({"placeholder": self.no_role}),
+            "hx-target": target,
+            "hx-swap": "innerHTML",
+            "hx-trigger": "change",
+        }
+
+    def clean(self) -> dict[str, Any]:
+        scope, role = self.cleaned_data.get("scope"), self.cleaned_data.get("role")
+        if scope and role and role not in (allowed := dict(role_choices(scope))):
+            titles, kind = list(allowed.values()), scope.partition(":")[0]
+            advice = " or ".join(each for each in (", ".join(titles[:-1]), titles[-1]) if each)
+            where = "the entire platform" if kind == PLATFORM else f"a {kind}"
+            title = dict(ROLE_CHOICES)[role]
+            self.add_error("role", f"{title} is not available for {where}. Choose {advice}.")
+        return self.cleaned_data
+
+
+class GrantForm(RoleForm):
     username = forms.CharField(
         label="Username", max_length=150,
         widget=forms.TextInput(attrs={"list": "usernames", "autocomplete": "off"}),
     )  # fmt: skip
     scope = forms.ChoiceField(label="Scope")
-    role = forms.ChoiceField(label="Role", choices=(("", "Choose a role"), *ROLE_CHOICES))
+    role = forms.ChoiceField(label="Role")
 
-    def __init__(self, *args: Any, scopes: list[tuple[str, str]], **kwargs: Any) -> None:
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **{"auto_id": "grant_%s", **kwargs})
-        choice = self.fields["scope"]
-        assert isinstance(choice, forms.ChoiceField)
-        choice.choices = scopes if len(scopes) == 1 else [("", "Choose a scope"), *scopes]
 
 
-class UserForm(Form):
+class UserForm(RoleForm):
     """Form for a new user and, optionally, their first role."""
 
+    no_scope, no_role = "No scope yet", "No role yet"
     username = forms.CharField(label="Username", max_length=150)
     email = forms.EmailField(label="Email", required=False)
     password = forms.CharField(
@@ -86,13 +125,7 @@ class UserForm(Form):
         help_text="At least 10 characters.",
     )
     scope = forms.ChoiceField(label="Scope", required=False)
-    role = forms.ChoiceField(label="Role", required=False, choices=(("", "No role yet"), *ROLE_CHOICES))
-
-    def __init__(self, *args: Any, scopes: list[tuple[str, str]], **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        choice = self.fields["scope"]
-        assert isinstance(choice, forms.ChoiceField)
-        choice.choices = [("", "No scope yet"), *scopes]
+    role = forms.ChoiceField(label="Role", required=False)
 
     def clean(self) -> dict[str, Any]:
         scope, role = self.cleaned_data.get("scope"), self.cleaned_data.get("role")
@@ -100,7 +133,7 @@ class UserForm(Form):
             self.add_error("role", "Choose a role in this scope.")
         if role and not scope:
             self.add_error("scope", "Choose the scope of this role.")
-        return self.cleaned_data
+        return super().clean()
 
 
 @signed_in
@@ -137,21 +170,33 @@ def grant(request: Request) -> HttpResponse:
         raise Forbidden("Your role does not allow you to change members. Ask an admin for a role.")
     initial = {field: request.GET.get(key, "") for key, field in GRANT_FIELDS.items()}
     form = GrantForm(request.POST or None, scopes=scopes, initial=initial)
+    usernames = sorted({row.user.username for row in list_people(request.actor)})[:MAX_USERNAMES]
     if request.method == "POST" and form.is_valid():
         person = find_grantee(form.cleaned_data["username"])
         if person is None:
-            form.add_error("username", "No user has this name. Enter the exact username.")
+            match = closest_match(form.cleaned_data["username"], usernames)
+            advice = f"Did you mean {match}?" if match else "Enter the exact username."
+            form.add_error("username", f"No user has this name. {advice}")
         else:
             with form_errors(form, {"user": "username"}):
                 _grant_from_form(request.actor, person, form.cleaned_data)
                 return success_response(request, f"Role granted to {person.username}.", to=reverse("access"))
-    usernames = sorted({row.user.username for row in list_people(request.actor)})[:MAX_USERNAMES]
     title = "Change role" if initial["role"] else "Grant role"
     return _form_response(
         request, form, title, "The new role replaces the user's current role in the same scope.",
         result_template="projects/people/usernames.html", usernames=usernames,
         role_permissions=_role_permissions(),
     )  # fmt: skip
+
+
+@signed_in
+@require_GET
+def role_options(request: Request) -> HttpResponse:
+    """Return the options of the role field for a scope."""
+    placeholder = request.GET.get("placeholder", "")[:40]
+    choices = role_choices(request.GET.get("scope", ""), placeholder)
+    context = {"choices": choices, "selected": request.GET.get("role", "")}
+    return render(request, "projects/people/role_options.html", context)
 
 
 @signed_in
@@ -215,6 +260,16 @@ def set_active(request: Request, user_id: str, action_name: str) -> HttpResponse
         danger=action_name == "deactivate",
         back=reverse("access"),
     )
+
+
+def role_choices(scope: str, placeholder: str = "") -> list[tuple[str, str]]:
+    """Return the roles of a scope, such as "project:vision", with their titles.
+
+    The placeholder comes first, unless the scope has only one role. Without a scope, return all roles.
+    """
+    roles = ROLES_BY_SCOPE.get(scope.partition(":")[0], tuple(Role))
+    choices = [(role, title) for role, title in ROLE_CHOICES if role in roles]
+    return [("", placeholder), *choices] if placeholder and len(choices) > 1 else choices
 
 
 def grantable_scopes(actor: Actor) -> list[tuple[str, str]]:
