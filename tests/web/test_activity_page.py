@@ -1,5 +1,6 @@
 """Tests for the activity page."""
 
+import re
 from datetime import timedelta
 from typing import Any
 
@@ -63,12 +64,11 @@ def test_quota_change_entry_shows_number_comment_expiry_and_reverted_change(
     change, _ = apply_draft(actor=cast.alice, draft=Draft((edit,), "holiday", due))
     assert change is not None
     text = sign_in("carol").get("/activity").content.decode()
-    assert f'<a href="/quotas/changes?change={change.pk}">change {change.pk}</a>: holiday' in text
-    assert "expires <time" in text
+    assert re.search(rf">change {change.pk}</a>, <span>expires <time.*</span>: holiday", text)
     reverting = revert(actor=cast.alice, change=change)
     text = sign_in("carol").get("/activity").content.decode()
-    assert f'reverts <a href="/quotas/changes?change={change.pk}">change {change.pk}</a>' in text
-    assert f">change {reverting.pk}</a>" in text
+    reverts = f'reverts <a href="/quotas/changes?change={change.pk}">change {change.pk}</a>'
+    assert f">change {reverting.pk}</a>, <span>{reverts}</span>)" in text, "the number comes first"
     quota.refresh_from_db()
     assert quota.gpu_milli == 2000
 
@@ -146,6 +146,24 @@ def test_channels_and_secrets_have_the_same_names_as_on_their_pages(cast: Cast, 
     assert "alice created secret hub of node pool local" in texts[1]
     endings = ("sent to a webhook", "sent by email", "sent to Slack")
     assert [text.endswith(ending) for text, ending in zip(texts[2:], endings, strict=True)] == [True] * 3
+
+
+def test_user_filter_offers_only_users_with_visible_changes(cast: Cast, sign_in: SignIn) -> None:
+    for actor, project in (("alice", cast.vision), ("bob", cast.ads)):
+        Audit.objects.create(
+            actor=actor, action="edit", object_type="project", object_id=str(project.pk),
+            object_name=project.name, project_id=project.pk,
+        )  # fmt: skip
+
+    def offered(username: str, query: str = "") -> list[str]:
+        page = sign_in(username).get(f"/activity{query}").content.decode()
+        (options,) = re.findall(r'<select id="f-actor" name="actor">(.*?)</select>', page)
+        return re.findall(r">([^<]+)</option>", options)
+
+    assert offered("dave") == ["Any user", "alice"]
+    assert offered("alice") == ["Any user", "alice", "bob"]
+    assert offered("dave", "?actor=dave") == ["Any user", "alice", "dave"], "the filter of a link is visible"
+    assert [entry.row.actor for entry in entries(sign_in("alice"), "?actor=bob")] == ["bob"]
 
 
 def test_date_filter_applies_to_page_and_export(cast: Cast, sign_in: SignIn) -> None:

@@ -63,6 +63,7 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
     )
     everything = audit(request.actor).order_by()
     kinds = everything.order_by("object_type").values_list("object_type", flat=True).distinct()
+    actors = set(everything.order_by("actor").values_list("actor", flat=True).distinct())
     entries = describe_entries(request.actor, listing.rows)
     today = timezone.now().astimezone(zone)
     context = {
@@ -74,6 +75,7 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
             for day, of_day in groupby(entries, key=lambda entry: _local_day(entry, today))
         ],
         "actions": everything.order_by("action").values_list("action", flat=True).distinct(),
+        "actors": sorted({*actors, filters["actor"]} - {""}),
         "kinds": [(kind, NOUNS.get(kind, kind)) for kind in kinds],
         "unknown": describe_unknown(*unknown),
         "is_filtered": any(filters.values()),
