@@ -31,6 +31,32 @@ def test_cron_error_is_shown_at_the_cron_field(cast: Cast, sign_in: SignIn, cron
     assert "*/15 * * * * (every 15 minutes)" in page and 'id="schedule_cron_error"' in page
 
 
+@pytest.mark.parametrize(
+    ("frequency", "name", "value", "message"),
+    [
+        ("daily", "at", "25:99", "Enter a time from 00:00 to 23:59."),
+        ("weekly", "at", "soon", "Enter a time from 00:00 to 23:59."),
+        ("hourly", "minute", "77", "&quot;77&quot; is too high. Enter 59 or less."),
+        ("monthly", "day", "0", "&quot;0&quot; is too low. Enter 1 or more."),
+        ("hourly", "at", "25:99", ""),
+        ("hourly", "minute", "", ""),
+    ],
+)
+def test_invalid_time_is_reported_at_its_field_while_typing(
+    cast: Cast, sign_in: SignIn, frequency: str, name: str, value: str, message: str
+) -> None:
+    query = {"frequency": frequency, "minute": "5", "at": "03:00", "weekday": "1", "day": "1", name: value}
+    page = sign_in("dave").get("/schedules/times", {**query, "time_zone": "UTC"}).content.decode()
+    assert f'id="schedule_{name}_error" hx-swap-oob="true">{message}</span>' in page
+    assert "cron expression" not in page
+    assert ("Correct the time to see the next runs." in page) is bool(message)
+
+
+def test_invalid_schedule_name_is_reported_once(cast: Cast, sign_in: SignIn) -> None:
+    answer = sign_in("dave").post("/schedules/new", {**FORM, "name": "My Job"}, headers=HTMX)
+    assert set(answer.context["form"].errors) == {"name"}
+
+
 @pytest.mark.parametrize(("zone", "is_shown"), [("Europe/Berlin", False), ("Asia/Tokyo", True)])
 def test_next_run_is_shown_in_both_time_zones_if_they_differ(
     cast: Cast, sign_in: SignIn, zone: str, is_shown: bool

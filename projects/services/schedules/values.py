@@ -182,6 +182,8 @@ def _source_problems(
         prepare(view, document, spec, project=project, now=now, is_array=spec.array is not None)
     except Invalid as error:
         for problem in error.problems:
+            if problem.path == "name" and NAME.fullmatch(name) is None:
+                continue  # reported for the schedule itself
             where = f"{path}.{problem.path}" if problem.path else path
             yield Problem(where, problem.message, problem.received, problem.allowed)
 

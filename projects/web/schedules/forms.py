@@ -145,7 +145,7 @@ class ScheduleForm(Form):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         for name, shown_for in SHOWN_FOR.items():
-            self.set_display_hints(name, shown_for=f"frequency={shown_for}", has_live_error=name == "cron")
+            self.set_display_hints(name, shown_for=f"frequency={shown_for}", has_live_error=True)
         stored = (self.initial.get("time_zone"), self.data.get("time_zone"))
         cast("forms.Select", self.fields["time_zone"].widget).choices = _zone_choices(stored)
         for source in MISSING:
@@ -289,11 +289,14 @@ def template_options(request: Request) -> HttpResponse:
 @signed_in
 @require_GET
 def preview_times(request: Request) -> HttpResponse:
-    """Describe a cron expression and list its next due times, or show its first error."""
-    cron = build_cron({name: request.GET.get(name, "").strip()[:120] for name in TIME_FIELDS})
-    values = schedules.ScheduleValues(cron, request.GET.get("time_zone", ""))
-    context: dict[str, Any] = {"zone": values.time_zone}
-    if values.cron:
+    """Describe the entered time and list its next due times, or show the errors of the time fields."""
+    entered = {name: request.GET.get(name, "").strip()[:120] for name in TIME_FIELDS}
+    values = schedules.ScheduleValues(build_cron(entered), entered["time_zone"])
+    errors = _live_errors(entered)
+    context: dict[str, Any] = {"zone": values.time_zone, "field_errors": errors}
+    if any(errors.values()):
+        context["problem"] = "Correct the time to see the next runs."
+    elif values.cron:
         runs, problems = schedules.preview_due_times(values, PREVIEWED_RUNS, timezone.now())
         zone, in_cron = known_time_zone(request), [each for each in problems if each.path == "cron"]
         context |= {
@@ -302,9 +305,17 @@ def preview_times(request: Request) -> HttpResponse:
             and any(run.utcoffset() != run.astimezone(zone).utcoffset() for run in runs),
             "times": "" if problems else describe_cron(values.cron),
             "problem": _problem_sentence(problems[0]) if problems else "",
-            "cron_error": _problem_sentence(in_cron[0]) if in_cron else "",
         }
+        errors["cron"] = _problem_sentence(in_cron[0]) if in_cron else ""
     return render(request, "projects/schedules/times.html", context)
+
+
+def _live_errors(entered: dict[str, str]) -> dict[str, str]:
+    """Return an error or "" for each time field. Fields without a value have no error."""
+    form = ScheduleForm(entered)
+    needed = NEEDED.get(entered["frequency"], ())
+    shown = [name for name in needed if name != "cron" and entered[name] and name in form.errors]
+    return {name: str(form.errors[name][0]) if name in shown else "" for name in SHOWN_FOR}
 
 
 def _template_choices(actor: Actor, project: str, current: str = "") -> list[tuple[str, str]]:
