@@ -3,6 +3,7 @@
 import re
 
 import pytest
+from django.utils import timezone
 
 from tests.cast import Cast
 from tests.web.conftest import SignIn
@@ -61,9 +62,12 @@ def test_invalid_schedule_name_is_reported_once(cast: Cast, sign_in: SignIn) -> 
 def test_next_run_is_shown_in_both_time_zones_if_they_differ(
     cast: Cast, sign_in: SignIn, zone: str, is_shown: bool
 ) -> None:
-    create(cast, cron="30 3 * * *", time_zone="Europe/Berlin")
+    schedule = create(cast, cron="30 3 * * *", time_zone="Europe/Berlin")
+    schedule.runs.create(due_at=timezone.now(), outcome="skipped")
     dave = sign_in("dave")
     dave.cookies["berth_zone"] = zone
+    listed = dave.get("/schedules").content.decode()
+    assert listed.count("your time") == (2 if is_shown else 0), "for the last and the next run"
     for path in ("/schedules", "/schedules/vision/nightly"):
         page = text(dave.get(path))
         assert ("03:30 Europe/Berlin" in page) is is_shown

@@ -46,6 +46,12 @@ class ScheduleRow:
         return schedule_time(at, self.schedule, self.reader_zone) if at is not None else ""
 
     @property
+    def last_run_in_schedule_zone(self) -> str:
+        """Due time of the last run in the schedule's zone, or "" if the reader's zone shows the same time."""
+        last = self.last_run
+        return schedule_time(last.due_at, self.schedule, self.reader_zone) if last is not None else ""
+
+    @property
     def last_run(self) -> ScheduleRun | None:
         return self.runs[0] if self.runs else None
 
