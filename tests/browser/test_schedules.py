@@ -51,6 +51,13 @@ def test_schedule_form_shows_only_the_fields_of_the_selected_frequency(opened: O
         form.get_by_label("Time", exact=True).fill("17:30")
         expect(next_runs).to_contain_text("Fridays at 17:30")
         expect(next_runs.locator("li")).to_contain_text(["Fri"] * 5)
+        page.set_viewport_size({"width": 390, "height": 800})
+        tops = [
+            form.get_by_role("heading", name=title, exact=True).evaluate("e => e.getBoundingClientRect().top")
+            for title in ("Schedule", "Time", "Next runs", "Workload")
+        ]
+        assert tops == sorted(tops), "on phones, the next runs follow the time"
+        page.set_viewport_size({"width": 1280, "height": 800})
         form.get_by_label("Name").fill("fridays")
         form.get_by_label("Workload source").select_option("document")
         form.get_by_label("Workload in YAML").fill("command: 'true'\nroles: [{gpu: 1}]\n")
