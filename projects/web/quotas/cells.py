@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from berth.core.values.amounts import MILLI
-from projects.services.quotas.values import MAX_AMOUNT, MAX_RANK, MAX_WEIGHT
+from projects.services.quotas.values import MAX_RANK, MAX_WEIGHT
 
 UNLIMITED, INHERITED, NO_QUOTA = "∞", "inherited", "\N{EN DASH}"
 NO_QUOTA_WORDS = (NO_QUOTA, "-", "—")
@@ -87,16 +87,16 @@ def parse_cell(field: CellField, text: str) -> Any:
 
 
 def allowed_text(field: CellField) -> str:
-    """Return the values that a cell allows, such as "0 to 1,000, or ∞". The text completes "Enter ..."."""
+    """Return the values that a cell allows, such as "a number from 0 to 1,000". It completes "Enter ..."."""
     if field.kind == "flag":
         return "yes or no"
     if field.kind == "rank":
-        return f"-{MAX_RANK} to {MAX_RANK}, whole, or {INHERITED}"
+        return f"a whole number from -{MAX_RANK} to {MAX_RANK}, or {INHERITED}"
     if field.kind == "weight":
-        return f"0 to {MAX_WEIGHT:,.0f}"
+        return f"a number from 0 to {MAX_WEIGHT:,.0f}"
     if field.kind == "whole":
-        return f"0 to {MAX_AMOUNT:,}, whole, or {UNLIMITED}"
-    return f"0 to {MAX_AMOUNT // MILLI:,} in steps of 0.001, or {UNLIMITED}"
+        return f"a whole number from 0, such as 1024, or {UNLIMITED} for unlimited"
+    return f"a number from 0 in steps of 0.001, such as 8 or 0.5, or {UNLIMITED} for unlimited"
 
 
 def removes_quota(text: str) -> bool:

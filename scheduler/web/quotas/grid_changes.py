@@ -23,7 +23,7 @@ from projects.selectors import VisibleScope, departments, projects, quota_change
 from projects.services.quotas.drafts import NO_VERSION, Draft, apply_draft
 from projects.web.quotas.cells import FIELDS
 from projects.web.quotas.expiry import parse_expiry
-from scheduler.reports.what_if.quota_preview import preview_draft
+from scheduler.reports.what_if.quota_preview import QuotaImpact, preview_draft
 from scheduler.web.quotas.confirmation import find_consequences
 from scheduler.web.quotas.grid_input import EditedQuota, build_changes, errors_by_cell, parse_edits
 from scheduler.web.quotas.grid_table import cell_value, visible_quotas
@@ -52,8 +52,9 @@ def preview_or_apply(request: Request) -> HttpResponse:
         if request.POST.get("do") != "apply":
             return _render_preview(request, draft)
         tag = "-".join(edited.version for edited in typed)
+        impact = preview_draft(actor=request.actor, draft=draft)
         if request.POST.get("confirmed") != tag and (
-            question := _render_confirmation_question(request, draft)
+            question := _render_confirmation_question(request, impact)
         ):
             return JsonResponse({"question": question, "tag": tag})
         change, _ = apply_draft(actor=request.actor, draft=draft, expected=tag)
@@ -64,7 +65,8 @@ def preview_or_apply(request: Request) -> HttpResponse:
             {"theirs": _conflicting_quotas(request.actor, typed), "latest": latest_change_id()}, status=412
         )
     now = current_cells(request.actor, {(edited.key, edited.pool.name): {} for edited in typed})
-    answer = {"applied": _describe_applied_edits(typed), "latest": latest_change_id(), "theirs": now}
+    message = " ".join([_describe_applied_edits(typed), *(warning["message"] for warning in impact.warnings)])
+    answer = {"applied": message, "latest": latest_change_id(), "theirs": now}
     return JsonResponse(answer | ({"link": _link_to_change(change)} if change else {}))
 
 
@@ -123,9 +125,9 @@ def latest_change_id() -> int:
     return QuotaChange.objects.aggregate(n=Max("pk"))["n"] or 0
 
 
-def _render_confirmation_question(request: Request, draft: Draft) -> str:
+def _render_confirmation_question(request: Request, impact: QuotaImpact) -> str:
     """Return the question about evictions and deletions as HTML, or "" if the draft has none."""
-    consequences = find_consequences(preview_draft(actor=request.actor, draft=draft))
+    consequences = find_consequences(impact)
     if consequences is None:
         return ""
     context = {"ask": consequences, "label": "Apply changes", "back": reverse("quotas")}

@@ -41,6 +41,18 @@ def apply(page: Page, message: str) -> None:
     expect(done).to_be_visible()
 
 
+def expect_invalid_value_to_stay(page: Page) -> None:
+    """Type an invalid value, and check that it stays with its error instead of being previewed or applied."""
+    page.keyboard.type("1e")
+    for button in ("Preview impact", "Apply changes"):
+        page.get_by_role("button", name=button).click()
+        expect(page.locator(".cell-editor")).to_be_focused()
+        expect(page.locator(".cell-editor")).to_have_value("1e")
+        expect(page.locator("#cell-error")).to_be_visible()
+    expect(page.locator("#impact-title")).to_have_count(0)
+    page.keyboard.press("Escape")
+
+
 def test_quotas_are_edited_with_the_keyboard_previewed_and_applied(opened: Open, scene: Scene) -> None:
     with opened("ada") as (page, faults):
         open_settled(page, "/quotas")
@@ -63,7 +75,7 @@ def test_quotas_are_edited_with_the_keyboard_previewed_and_applied(opened: Open,
         page.keyboard.type("none of your business")
         page.keyboard.press("Enter")
         expect(page.locator("#cell-error")).to_contain_text(
-            "Enter 0 to 1,000,000,000 in steps of 0.001, or ∞"
+            "Enter a number from 0 in steps of 0.001, such as 8 or 0.5, or ∞ for unlimited."
         )
         box, row = page.locator("#cell-error").bounding_box(), vision.locator("..").bounding_box()
         assert box and row and box["width"] > 150 and row["height"] < 60, "the error does not stretch the row"
@@ -76,6 +88,7 @@ def test_quotas_are_edited_with_the_keyboard_previewed_and_applied(opened: Open,
         expect(page.locator("[data-summary]")).to_have_text("3 cells of 1 quota changed")
         page.keyboard.press("Backspace")
         expect(page.locator("[data-summary]")).to_have_text("2 cells of 1 quota changed")
+        expect_invalid_value_to_stay(page)
         page.get_by_role("button", name="Preview impact").click()
         expect(page.locator("#impact-title")).to_be_focused()
         expect(page.get_by_role("region", name="In pool train")).to_contain_text("vision")

@@ -74,9 +74,7 @@ def test_grid_shows_departments_and_projects_in_all_pools(
     text = page.content.decode()
     assert 'role="grid"' in text and 'aria-rowcount="8"' in text
     assert "<span data-shown>6</span> of 6 rows" in text
-    assert "Rank" in text and "Columns hidden because they have only default values: Weight" in text, (
-        "only spot has a rank"
-    )
+    assert "Rank" in text and ">Show weight</a>" in text, "only spot has a rank"
     every = sign_in("alice").get("/quotas?values=gpu&values=weight").content.decode()
     assert "Hide columns with only default values" in every
     assert "Quotas: 4 of 8 GPUs" in re.sub(r"<[^>]+>", "", text), (
@@ -164,7 +162,7 @@ def test_draft_for_two_pools_is_previewed_and_applied_as_one_change(
     assert 'aria-label="In pool spot"' in text
     assert gpu_quotas()["vision", "local"] == 2000, "a preview changes nothing"
     applied = bob.post(GRID_URL, {**draft_form(cells), "do": "apply", "comment": "both grow"}).json()
-    assert applied["applied"] == "3 quotas saved."
+    assert applied["applied"].startswith("3 quotas saved. Project quotas in research add up to")
     assert gpu_quotas() == {
         ("research", "local"): 4000, ("vision", "local"): 3000, ("vision", "spot"): 1000,
         ("speech", "spot"): 1500,
@@ -190,6 +188,16 @@ def test_missing_quota_differs_from_a_quota_of_zero(cast: Cast, spot: NodePool, 
     assert research == ["research", "", "4", NO_QUOTA]
 
 
+def test_message_after_an_applied_draft_includes_the_oversubscription(
+    cast: Cast, spot: NodePool, sign_in: SignIn
+) -> None:
+    sent = draft_form([(cast.speech, "local", "gpu", "3")])
+    answer = sign_in("alice").post(GRID_URL, {**sent, "do": "apply"})
+    assert answer.json()["applied"].startswith(
+        "1 quota saved. Project quotas in research add up to 5 GPUs, more than the department's own quota"
+    )
+
+
 def test_draft_sets_and_deletes_quotas_and_can_be_reverted(
     cast: Cast, spot: NodePool, sign_in: SignIn
 ) -> None:
@@ -203,7 +211,7 @@ def test_draft_sets_and_deletes_quotas_and_can_be_reverted(
     assert gpu_quotas()["vision", "local"] == 2000, "nothing is deleted before the user confirms"
     confirmed = {**draft_form(cells), "do": "apply", "confirmed": question["tag"]}
     applied = bob.post(GRID_URL, confirmed).json()
-    assert applied["applied"] == "1 quota saved, 1 quota deleted."
+    assert applied["applied"].startswith("1 quota saved, 1 quota deleted. Project quotas in research")
     assert gpu_quotas() == {("research", "local"): 4000, ("vision", "spot"): 3000}
     updated = {(row["owner"], row["pool"]): row for row in applied["theirs"]}[row_key(cast.vision), "local"]
     assert (updated["version"], set(updated["values"].values())) == ("0.0", {NO_QUOTA})
@@ -255,17 +263,17 @@ def test_draft_expiry_is_interpreted_in_the_users_time_zone(
 @pytest.mark.parametrize(
     ("field", "text", "words"),
     [
-        ("gpu", "lots", "“lots” is not valid. Enter 0 to 1,000,000,000 in steps of 0.001, or ∞."),
-        ("gpu", "-1", "“-1” is not valid. Enter 0 to"),
-        ("gpu", "", "A value is required. Enter 0 to 1,000,000,000"),
-        ("gpu", "none", "Enter 0 to 1,000,000,000"),
+        ("gpu", "lots", "“lots” is not valid. Enter a number from 0 in steps of 0.001, such as 8 or 0.5"),
+        ("gpu", "-1", "“-1” is not valid. Enter a number from 0 in"),
+        ("gpu", "", "A value is required. Enter a number from 0"),
+        ("gpu", "none", "Enter a number from 0"),
         ("gpu", "0.0001", "in steps of 0.001"),
         ("limit_gpu", "1", "at most 1"),
-        ("weight", "", "A value is required. Enter 0 to 1,000,000."),
-        ("rank", "5000", "“5000” is not valid. Enter -1000 to 1000, whole, or inherited."),
+        ("weight", "", "A value is required. Enter a number from 0 to 1,000,000."),
+        ("rank", "5000", "“5000” is not valid. Enter a whole number from -1000 to 1000, or inherited."),
         ("rank", "1.5", "“1.5” is not valid."),
         ("over_quota", "maybe", "Enter yes or no."),
-        ("memory_mib", "1.5", "Enter 0 to 1,000,000,000,000, whole, or ∞."),
+        ("memory_mib", "1.5", "Enter a whole number from 0, such as 1024, or ∞ for unlimited."),
     ],
 )
 def test_error_names_the_invalid_cell_and_the_allowed_values(

@@ -80,6 +80,7 @@
   }
 
   function back(from, to, side, verb) {
+    if (grid.cancel()) return;
     const step = from.pop();
     if (!step) return say(`There is nothing to ${verb}.`);
     to.push(step);
@@ -88,8 +89,7 @@
     if (td) { grid.go(td); say(`${label(td)} is ${textOf(td)} again.`); }
   }
 
-  const undo = () => back(past, future, "before", "undo");
-  const redo = () => back(future, past, "after", "redo");
+  const undo = () => back(past, future, "before", "undo"), redo = () => back(future, past, "after", "redo");
 
   // -- effects of a change
 
@@ -113,6 +113,7 @@
   // -- drawing
 
   function paint(td) {
+    if (td.classList.contains("editing")) return; // it is drawn when its editor closes
     const was = stored(td), entry = entryOf(td), now = textOf(td), gone = removed(placeOf(td)) !== undefined;
     td.classList.toggle("changed", Boolean(entry) || gone);
     td.classList.toggle("removed", gone);
@@ -231,6 +232,7 @@
   }
 
   async function send(what, confirmed = "") {
+    if (!grid.accept()) return;
     const place = document.getElementById("grid-answer"), body = new FormData(form);
     body.set("do", what);
     body.set("confirmed", confirmed);
@@ -257,7 +259,6 @@
   }
 
   function applied(result) {
-    past = []; future = [];
     latest = result.latest;
     for (const { owner, pool, values } of result.theirs) {
       for (const entry of draft.get(`${owner}/${pool}`)?.cells ?? []) entry[1].typed = values[entry[0]];
@@ -389,6 +390,7 @@
     else if (what === "redo") redo();
     else if (what === "apply") send("apply");
     else if (what === "discard") {
+      grid.cancel();
       const all = [...draft].flatMap(([place, edited]) => [...edited.cells].map(([field, entry]) => dropped(place, field, entry)));
       past.push(all);
       take(all, "after");

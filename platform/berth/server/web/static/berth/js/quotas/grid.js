@@ -100,6 +100,20 @@
       return null;
     }
 
+    /** Store the open editor's text. Return false and focus the editor if the text is invalid. */
+    function accept() {
+      if (!editor?.input.isConnected || keep()) return true;
+      editor.input.focus();
+      return false;
+    }
+
+    /** Close the open editor without storing its text. Return whether an editor was open. */
+    function cancel() {
+      if (!editor) return false;
+      go(close());
+      return true;
+    }
+
     function nextEditable(td, step) {
       const cells = [...td.parentElement.cells], at = td.cellIndex;
       const beside = step > 0 ? cells.slice(at + 1) : cells.slice(1, at).reverse();
@@ -187,9 +201,7 @@
     table.addEventListener("mousedown", onPress);
     table.addEventListener("focusout", (event) => {
       if (editor && event.target === editor.input && event.relatedTarget !== null && !table.contains(event.relatedTarget)) {
-        const fault = hooks.fault(editor.td, editor.input.value);
-        if (!fault) keep();
-        else { close(); hooks.say(`${fault} The previous value was restored.`); }
+        keep();
       }
     });
     for (const link of table.querySelectorAll("thead a")) link.tabIndex = -1;
@@ -197,6 +209,6 @@
     if (first) { first.tabIndex = 0; active = anchor = first; }
     table.addEventListener("focusin", (event) => { if (!editor && event.target.matches("tbody td") && event.target !== active) go(event.target); });
 
-    return { go, copy: onCopy, paste: onPaste, isEditing: () => editor !== null };
+    return { go, accept, cancel, copy: onCopy, paste: onPaste, isEditing: () => editor !== null };
   };
 })();

@@ -2,6 +2,7 @@
 (() => {
   "use strict";
   const OPEN = ["", "∞", "unlimited", "none", "null"], MOST = { amount: 1e9, whole: 1e12, weight: 1e6, rank: 1000 };
+  const ALLOWED = { amount: "a number from 0 in steps of 0.001, such as 8 or 0.5", whole: "a whole number from 0, such as 1024", weight: "a number from 0 to 1,000,000", rank: "a whole number from -1000 to 1000" };
   const NONE = "–", NO_QUOTA = [NONE, "-", "—"], AMBIGUOUS = ["", "none"];
   const YES = ["yes", "true", "1"], NO = ["no", "false", "0"];
   const make = (tag, text, className = "") => Object.assign(document.createElement(tag), { textContent: text, className });
@@ -20,9 +21,9 @@
     const least = kind === "rank" ? -1000 : 0, whole = kind === "rank" || kind === "whole";
     const step = kind === "amount" ? Math.abs(number * 1000 - Math.round(number * 1000)) < 1e-6 : !whole || Number.isInteger(number);
     if (plain === "" || !Number.isFinite(number) || number < least || number > MOST[kind] || !step) {
-      const steps = kind === "amount" ? " in steps of 0.001" : whole ? ", whole" : "";
-      const open = kind === "rank" ? ", or inherited" : kind === "weight" ? "" : ", or ∞";
-      return { fault: `${raw.trim() ? `“${raw.trim().slice(0, 40)}” is not valid` : "A value is required"}. Enter ${least} to ${MOST[kind].toLocaleString("en")}${steps}${open}.` };
+      const open = kind === "rank" ? ", or inherited" : kind === "weight" ? "" : ", or ∞ for unlimited";
+      const problem = raw.trim() ? `“${raw.trim().slice(0, 40)}” is ${number > MOST[kind] ? "too large" : "not valid"}` : "A value is required";
+      return { fault: `${problem}. Enter ${number > MOST[kind] ? `at most ${MOST[kind].toLocaleString("en")}` : ALLOWED[kind]}${open}.` };
     }
     return String(number);
   }
