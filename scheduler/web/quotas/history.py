@@ -152,10 +152,9 @@ def revert_change(request: Request, change_id: int) -> HttpResponse:
         for edit in draft.changes:
             require_quota_permission(request.actor, edit.owner)
         if request.method == "POST":
-            revert(actor=request.actor, change=change)
-            return success_response(
-                request, f"Change {change.pk} reverted.", to=reverse("quota-changes"), leave=True
-            )
+            revert_change = revert(actor=request.actor, change=change)
+            message = f"Change {change.pk} reverted by change {revert_change.pk}."
+            return success_response(request, message, to=reverse("quota-changes"))
         impact = preview_draft(actor=request.actor, draft=draft)
         impact.shares = shares_with_visible_change(impact)
     except BerthError as error:

@@ -156,7 +156,7 @@ def test_quota_deletion_is_drafted_applied_and_reverted(opened: Open, scene: Sce
         page.goto("/quotas/changes")
         page.get_by_role("link", name="Revert").first.click()
         page.get_by_role("button", name="Revert change").click()
-        expect(page.get_by_text("reverted.")).to_be_visible()
+        expect(page.get_by_text("reverted by change")).to_be_visible()
         assert faults == []
     assert Quota.objects.get(**where).limit_gpu_milli == 16_000
 

@@ -47,7 +47,9 @@ def test_quota_change_is_previewed_and_reverted(cast_with_quotas: Cast, sign_in:
     assert f"Revert change {change.pk}?" in dialog
     assert "Impact on the next cycle" in dialog
     assert gpus()["vision"] == 0, "a preview changes nothing"
-    assert bob.post(address, headers=HTMX)["HX-Redirect"] == "/quotas/changes"
+    answer = bob.post(address, headers=HTMX)
+    assert "HX-Redirect" not in answer, "the open list keeps its filters"
+    assert f"Change {change.pk} reverted by change {change.pk + 1}." in answer["HX-Trigger"]
     assert gpus()["vision"] == 2000
     assert f"Reverted by {change.pk + 1}</a>" in bob.get("/quotas/changes").content.decode()
     again = bob.get(address, headers=HTMX)
