@@ -179,6 +179,11 @@ def apply_action(request: Request, name: str, action_name: str) -> HttpResponse:
         form=form,
         names=action.names,
         work=selectors.workloads_on_nodes([node.pk])[node.pk] if action.names else (),
-        lost_work=reverse("node-lost-work", args=[node.name]) if action_name == "terminate" else "",
+        lost_work=_lost_work_url(node, action_name) if action.names else "",
         back=back,
     )
+
+
+def _lost_work_url(node: Node, action_name: str) -> str:
+    url = reverse("node-lost-work", args=[node.name])
+    return f"{url}?drain=1" if action_name == "drain" else url

@@ -183,9 +183,10 @@ def show_contents(request: Request, name: str) -> HttpResponse:
 @signed_in
 @require_GET
 def show_lost_work(request: Request, name: str) -> HttpResponse:
-    """Show in the confirmation dialog how much work would be lost if the node were terminated now."""
+    """Show in the confirmation dialog how much work would be lost if the node's pods stopped now."""
     node = get_object_or_404(visible_nodes(request.actor).select_related("pool"), name=name, state__in=ALIVE)
     request.require("edit", node)
     allocations = Allocation.objects.filter(node=node, released_at__isnull=True)
     seconds = work_lost_if_stopped(allocations.values_list("pod__workload", flat=True), timezone.now())
-    return render(request, "scheduler/pools/lost_work.html", {"lost_gpu_seconds": sum(seconds.values())})
+    context = {"lost_gpu_seconds": sum(seconds.values()), "drains": "drain" in request.GET}
+    return render(request, "scheduler/pools/lost_work.html", context)

@@ -103,8 +103,10 @@ def test_drain_and_terminate_dialogs_show_the_timeout_and_the_lost_work(sign_in:
     drain = alice.get(f"/nodes/{node.name}/drain").content.decode()
     assert "Running pods have 10 min to finish. Then the node is terminated and replaced." in drain
     lost_work = f"/nodes/{node.name}/lost-work"
-    assert lost_work not in drain
+    assert f'hx-get="{lost_work}?drain=1"' in drain
     assert f'hx-get="{lost_work}"' in alice.get(f"/nodes/{node.name}/terminate").content.decode()
     text = alice.get(lost_work).content.decode()
     assert "<strong>Up to 9.0 GPU-min of work will be lost.</strong>" in text
+    drained = alice.get(f"{lost_work}?drain=1").content.decode()
+    assert "Up to 9.0 GPU-min of work can be lost if pods do not finish in time." in drained
     assert sign_in("dave").get(lost_work).status_code == 403
