@@ -25,8 +25,16 @@ def with_earliest_pools(snapshot: Snapshot, plan: Plan) -> Plan:
 def _known_starts(
     snapshot: Snapshot, plan: Plan, rejections: Rejections
 ) -> Iterator[tuple[tuple[str, str], int]]:
-    """Yield each workload and pool with the expected start, in seconds since the epoch."""
-    estimated = (each for each in rejections.in_all_pools if (each.position or 0) <= MAX_ESTIMATES)
+    """Yield each workload and pool with the expected start, in seconds since the epoch.
+
+    Each pool's start assumes that workloads ahead which allow several pools start in that pool.
+    """
+    pools = rejections.pools_with_shared_workloads()
+    estimated = (
+        each
+        for each in rejections.in_all_pools
+        if each.pool in pools and (each.position or 0) <= MAX_ESTIMATES
+    )
     for rejection, forecast in forecast_rejections(snapshot, plan, estimated):
         boots = any(blocker.reason is Reason.WAITING_FOR_SCALE_UP for blocker in rejection.blockers)
         start = snapshot.now if boots else forecast.at

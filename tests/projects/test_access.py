@@ -23,6 +23,14 @@ def users_allowed(cast: Cast, action: Action, obj: object = None) -> set[str]:
     return {name for name, actor in cast.people.items() if may(actor, action, obj)}
 
 
+def test_revoked_role_applies_until_the_end_of_the_request(cast: Cast) -> None:
+    actor = Actor.for_user(cast.dave.user)
+    assert may(actor, Action.SUBMIT, cast.vision)
+    cast.dave.user.memberships.all().delete()
+    assert may(actor, Action.SUBMIT, cast.vision)
+    assert not may(Actor.for_user(cast.dave.user), Action.SUBMIT, cast.vision)
+
+
 def test_action_is_allowed_only_for_the_expected_roles(cast: Cast) -> None:
     workload = workloads.submit(actor=cast.dave, project=cast.vision, document=training())
     assert users_allowed(cast, Action.ADMINISTER) == PLATFORM

@@ -1,6 +1,7 @@
 """Validation problems, each with its path, the received value and the allowed values."""
 
 import difflib
+import sys
 from collections.abc import Collection, Iterable
 from dataclasses import asdict, dataclass
 from heapq import nlargest
@@ -38,7 +39,10 @@ class Problem:
 
 def format_value(value: object) -> str:
     """Format a value for a message as a short, printable string on one line."""
-    text = ascii(value)
+    try:
+        text = ascii(value)
+    except ValueError:  # Python does not convert larger integers to decimal digits
+        return f"a number with more than {sys.get_int_max_str_digits()} digits"
     return text if len(text) <= VALUE_MAX else text[: VALUE_MAX - 3] + "..."
 
 

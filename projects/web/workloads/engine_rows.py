@@ -8,7 +8,7 @@ from functools import reduce
 from operator import or_
 from typing import Any, cast
 
-from django.db.models import Count, F, Q, QuerySet
+from django.db.models import F, Q, QuerySet
 
 from projects.models import InferenceEngine, Phase, Workload, WorkloadKind
 from projects.models.workloads import ENDED_PHASES, LIVE_PHASES
@@ -29,11 +29,6 @@ class EngineGroup:
 
     count: int
     is_open: bool
-
-
-def folded_count(rows: QuerySet[Workload], condition: Q) -> Count:
-    """Return an aggregate that counts the matching rows that are folded under their service."""
-    return Count("pk", filter=condition & Q(pk__in=_folded_engines(rows).values("workload")))
 
 
 def exclude_folded_engines(rows: QuerySet[Workload]) -> QuerySet[Workload]:

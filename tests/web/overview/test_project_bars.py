@@ -17,6 +17,18 @@ def test_pending_gpus_of_a_project_exclude_unschedulable_workloads(cast: Cast, s
     assert "3 GPUs pending" in sign_in("dave").get("/").content.decode()
 
 
+def test_projects_with_quota_are_listed_on_the_overview_even_if_no_project_uses_gpus(
+    cast: Cast, sign_in: SignIn
+) -> None:
+    for number in range(13):
+        project = Project.objects.create(name=f"team-{number:02}", department=cast.research)
+        make.quota(project, cast.pool, 1)
+    make.workload(cast.vision, "train", phase="completed")
+    page = sign_in("alice").get("/").content.decode()
+    card = page.partition('id="queues-title"')[2].partition("</section>")[0]
+    assert re.findall(r">(team-\d\d)</a>", card) == [f"team-{number:02}" for number in range(12)]
+
+
 def test_project_bars_use_at_most_four_colours_and_marks(
     cast: Cast, sign_in: SignIn, running: Workload
 ) -> None:

@@ -16,6 +16,7 @@ TASKS_ALLOWED = "a number such as 30, or indexes and ranges such as 0-29 or 1, 5
 MATRIX_LINE = "a variable with its values, such as LR=0.1, 0.01"
 ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=(.*)", re.ASCII | re.DOTALL)
 BOOLEANS = {"true": True, "false": False}
+DECIMAL_BITS_MAX = 1024  # Python does not convert much larger integers to decimal digits
 
 
 def _format_tasks(value: Any, written: str | None) -> str | None:
@@ -43,6 +44,8 @@ def _parse_tasks(text: str, _: Any) -> Any:
 
 
 def _format_parameter(value: Any) -> str:
+    if isinstance(value, int) and not isinstance(value, bool) and value.bit_length() > DECIMAL_BITS_MAX:
+        return hex(value)
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 

@@ -79,6 +79,14 @@ def test_tabs_count_the_rows_of_the_list_and_add_up(cast: Cast, sign_in: SignIn)
         assert figure(client, title)[1].split()[0] == number, "the overview counts the same rows"
 
 
+def test_pending_service_and_its_pending_engines_count_as_one_workload(cast: Cast, sign_in: SignIn) -> None:
+    service, _ = _added_engines(cast, 2, "pending")
+    Workload.objects.filter(pk=service.pk).update(phase="pending")
+    client = sign_in("dave")
+    assert _tabs(client)["pending"] == "Pending 1"
+    assert figure(client, "Pending")[1].split()[0] == "1"
+
+
 def test_failed_tab_is_red_if_only_added_engines_have_failed(cast: Cast, sign_in: SignIn) -> None:
     _added_engines(cast, 1, "failed")
     page = sign_in("dave").get("/workloads").content.decode()

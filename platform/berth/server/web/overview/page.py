@@ -33,10 +33,9 @@ from projects.known_names import unknown_pool_problem
 from projects.models import Workload
 from projects.selectors import workload_count, workloads
 from projects.services.workloads.pending.unschedulable import REASON as UNSCHEDULABLE
-from projects.web.workloads.engine_rows import folded_count
+from projects.web.workloads.engine_rows import only_folded_engines
 from projects.web.workloads.filters import (
     failed_since_condition,
-    phase_condition,
     state_condition,
     state_count,
 )
@@ -208,7 +207,6 @@ def select_busiest(tops: list[QuotaLine]) -> tuple[list[tuple[QuotaLine, list[Qu
     children = [line for top in tops for line in top.children]
     listed = [line for line in children if line.gpus != 0 or line.held or line.pending]
     if len(listed) > PROJECTS_MAX:
-        listed = [line for line in listed if line.allocated or line.pending]
         listed.sort(key=lambda line: (-line.allocated, -line.pending, line.owner.name))
         listed = listed[:PROJECTS_MAX]
     shown = {line.owner.pk for line in listed}
@@ -228,16 +226,16 @@ def count_by_state(actor: Actor, pools: Iterable[NodePool], now: datetime) -> di
     """
     rows = workloads(actor).filter(pools__overlap=[pool.name for pool in pools]).order_by()
     counts = {state: state_count(state) for state in COUNTED_STATES}
+    counts["failed"] = workload_count(failed_since_condition(now - DAY))
     in_part = Q(state_condition("running"), array__isnull=False, phase__in=PENDING_PHASES)
     queued = Q(phase__in=PENDING_PHASES, held=False) & ~Q(reason=UNSCHEDULABLE)
     result = rows.aggregate(
         **counts,
-        folded=folded_count(rows, phase_condition("running")),
         partly_pending=Count("array", filter=in_part, distinct=True),
-        failed=workload_count(failed_since_condition(now - DAY)),
         waiting_since=Min("pending_since", filter=queued),
     )
-    return {**result, "running": result["running"] - result["folded"]}
+    folded = only_folded_engines(rows).aggregate(**counts)
+    return result | {state: result[state] - folded[state] for state in counts}
 
 
 def reason_counts(actor: Actor, pools: Iterable[NodePool]) -> list[ReasonCount]:
