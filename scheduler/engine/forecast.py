@@ -3,15 +3,17 @@
 The estimate ignores later submissions and fragmentation.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cache
-from heapq import heapify, heappop, heappush
+from heapq import heappop, heappush
+from typing import TypeAlias
 
-from berth.core.values.amounts import RESOURCES
-from berth.core.wording.words import format_amount
-from scheduler.engine.model import NodeState, PodState, Role, RoleGroup, Snapshot, Workload, roles_in
-from scheduler.engine.plan import Evict, Place, Plan, Reason, Rejection
+from scheduler.engine.explain.rejections import Rejections
+from scheduler.engine.future_capacity import FutureCapacity
+from scheduler.engine.model import Snapshot, Workload
+from scheduler.engine.plan import Plan, Reason, Rejection
 from scheduler.engine.request_bounds import LIMIT_REASONS, RequestBounds
 
 MAX_ESTIMATES = 500  # maximum number of estimates per pool, in queue order
@@ -45,7 +47,8 @@ EXCEEDS_WHOLE_QUOTA = "the request alone exceeds the quota; lower the request or
 TOO_FAR_BACK = "the workload is too far back in the queue for an estimate"
 CAPACITY_FREE = "enough capacity is free or should be free by now; see the workload's pending reasons"
 PARTLY_PLACED = "some of the workload's replicas have already been placed"
-Sums = list[int]
+# Start time, rank of the pool in the workload's list, queue position, pool and workload.
+Candidate: TypeAlias = tuple[int, int, int, str, str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,176 +64,140 @@ class Forecast:
     after: tuple[tuple[str, int], ...] = ()
 
 
+def forecast_pending(snapshot: Snapshot, plan: Plan) -> tuple[Plan, Mapping[str, Forecast]]:
+    """Return the plan with one rejection per pending workload, and the forecasts by workload name.
+
+    If several pools reject a workload, the plan keeps the rejection by the pool with the earliest expected
+    start. A workload for which nodes boot is expected to start before all others.
+    """
+    rejections = plan.rejections
+    if isinstance(rejections, Rejections):
+        in_all_pools = _Forecasts(snapshot, plan, rejections.in_all_pools)
+        if in_all_pools.pools:
+            plan = replace(plan, rejections=rejections.choose(in_all_pools.pools))
+    else:
+        in_all_pools = _Forecasts(snapshot, plan, rejections)
+    return plan, {each.workload: in_all_pools.results[each.workload, each.pool] for each in plan.rejections}
+
+
 def forecasts(snapshot: Snapshot, plan: Plan) -> Mapping[str, Forecast]:
     """Return the forecast for each workload that the plan leaves pending."""
-    return {
-        rejection.workload: forecast
-        for rejection, forecast in forecast_rejections(snapshot, plan, plan.rejections)
-    }
+    return forecast_pending(snapshot, plan)[1]
 
 
-def forecast_rejections(
-    snapshot: Snapshot, plan: Plan, rejections: Iterable[Rejection]
-) -> Iterator[tuple[Rejection, Forecast]]:
-    """Yield the forecast for each rejection in its pool."""
-    by_name = {workload.name: workload for workload in snapshot.workloads}
-    by_pool: dict[str, list[Rejection]] = {}
-    for rejection in rejections:
-        by_pool.setdefault(rejection.pool, []).append(rejection)
-    bounds = RequestBounds(snapshot)
-    for pool, in_pool in by_pool.items():
-        future = _FutureCapacity(snapshot, plan, pool, by_name)
-        for rejection in sorted(in_pool, key=lambda rejection: rejection.position or 0):
-            workload = by_name[rejection.workload]
-            yield rejection, _forecast(rejection, workload, future, bounds, snapshot.now)
+class _PoolQueue:
+    """Pending workloads of one pool, in queue order, and the pool's future capacity."""
+
+    def __init__(self, rejections: Sequence[Rejection], capacity: FutureCapacity, now: int) -> None:
+        self.rest = iter(sorted(rejections, key=lambda rejection: rejection.position or 0))
+        self.capacity = capacity
+        self.positions = 0  # number of queue positions so far
+        self.earliest = now  # start of the last workload that left the queue for another pool
+        self.head: Rejection | None = None  # next workload, if it may also start in another pool
+        self.head_start: int | None = None  # time from which the head's capacity is allocated
 
 
-def minimum_request(tree: RoleGroup | Role) -> tuple[int, int, int]:
-    """Return the smallest amounts that the workload needs to run."""
-    if isinstance(tree, Role):
-        gpu, cpu, memory = tree.request.amounts
-        return gpu * tree.min, cpu * tree.min, memory * tree.min
-    chosen = sorted(minimum_request(child) for child in tree.children)[: tree.need]
-    gpu, cpu, memory = (sum(child[kind] for child in chosen) for kind in range(3))
-    return gpu, cpu, memory
+class _Forecasts:
+    """Forecasts by workload and pool.
 
+    A workload that allows several pools starts in the pool where it can start first. It uses no capacity of
+    the other pools. `pools` contains the chosen pool by workload.
+    """
 
-def _forecast(
-    rejection: Rejection, workload: Workload, future: "_FutureCapacity", bounds: RequestBounds, now: int
-) -> Forecast:
-    if rejection.expected_start is not None:
-        # Deduct the workload's capacity, which workloads behind it in the queue cannot use.
-        after = future.start(workload, rejection.expected_start).after
-        in_time = tuple(end for end in after if end[1] <= rejection.expected_start)
-        return Forecast(rejection.expected_start, ASSUMPTIONS, in_time)
-    exceeded = bounds.exceeded_by(workload, rejection)
-    if exceeded is not None:
-        is_limit = exceeded.reason in LIMIT_REASONS
-        return _forecast_without_start(EXCEEDS_WHOLE_LIMIT if is_limit else EXCEEDS_WHOLE_QUOTA)
-    reason = rejection.blockers[0].reason
-    if reason in UNKNOWN_START:
-        return _forecast_without_start(UNKNOWN_START[reason])
-    if workload.pods:
-        return _forecast_without_start(PARTLY_PLACED)
-    if rejection.position is not None and rejection.position > MAX_ESTIMATES:
-        return _forecast_without_start(TOO_FAR_BACK)
-    return future.start(workload, max(now, workload.backoff_until or 0))
+    def __init__(self, snapshot: Snapshot, plan: Plan, rejections: Sequence[Rejection]) -> None:
+        self.results: dict[tuple[str, str], Forecast] = {}
+        self.pools: dict[str, str] = {}
+        self._now, self._bounds = snapshot.now, RequestBounds(snapshot)
+        self._workloads = {workload.name: workload for workload in snapshot.workloads}
+        by_pool: dict[str, list[Rejection]] = {}
+        for rejection in rejections:
+            by_pool.setdefault(rejection.pool, []).append(rejection)
+        counts = Counter(rejection.workload for rejection in rejections) if len(by_pool) > 1 else Counter()
+        self._in_several_pools = {name for name, count in counts.items() if count > 1}
+        self._queues = {
+            pool: _PoolQueue(in_pool, FutureCapacity(snapshot, plan, pool, self._workloads), snapshot.now)
+            for pool, in_pool in by_pool.items()
+        }
+        self._candidates: list[Candidate] = []
+        for pool in self._queues:
+            self._advance(pool)
+        while self._candidates:
+            start, *_, pool, name = heappop(self._candidates)
+            if name not in self.pools:
+                self._start(self._workloads[name], pool, start)
+
+    def _start(self, workload: Workload, pool: str, start: int) -> None:
+        """Start the workload, which heads the pool's queue, and move on in each queue that it heads."""
+        self.pools[workload.name] = pool
+        for each in workload.pools:
+            queue = self._queues.get(each)
+            if queue is None or queue.head is None or queue.head.workload != workload.name:
+                continue
+            if each == pool:
+                queue.capacity.allocate(workload, queue.head_start)
+            else:
+                queue.capacity.undo_estimate()
+                queue.earliest = max(queue.earliest, start)
+                queue.positions -= queue.head.position is not None
+            self._advance(each)
+
+    def _advance(self, pool: str) -> None:
+        """Forecast the pool's next workloads, up to one that may start in another pool instead."""
+        queue = self._queues[pool]
+        queue.head = None
+        for rejection in queue.rest:
+            workload = self._workloads[rejection.workload]
+            if workload.name in self.pools:
+                continue
+            queue.positions += rejection.position is not None
+            forecast, allocated_from = self._forecast(rejection, workload, queue)
+            self.results[workload.name, pool] = forecast
+            if workload.name not in self._in_several_pools:
+                queue.capacity.allocate(workload, allocated_from)
+                continue
+            boots = any(blocker.reason is Reason.WAITING_FOR_SCALE_UP for blocker in rejection.blockers)
+            start = self._now if boots else forecast.at
+            if start is not None:
+                queue.head, queue.head_start = rejection, allocated_from
+                rank = workload.pools.index(pool)
+                heappush(self._candidates, (start, rank, rejection.position or 0, pool, workload.name))
+                return
+            queue.capacity.undo_estimate()
+
+    def _forecast(
+        self, rejection: Rejection, workload: Workload, queue: _PoolQueue
+    ) -> tuple[Forecast, int | None]:
+        """Return the forecast, and the time from which its capacity cannot be used by workloads behind it."""
+        if rejection.expected_start is not None:
+            estimate = queue.capacity.estimate(workload, rejection.expected_start)
+            in_time = tuple(end for end in estimate.after if end[1] <= rejection.expected_start)
+            return Forecast(rejection.expected_start, ASSUMPTIONS, in_time), estimate.at
+        unknown = self._explain_unknown_start(rejection, workload, queue)
+        if unknown is not None:
+            return _forecast_without_start(unknown), None
+        estimate = queue.capacity.estimate(workload, max(queue.earliest, workload.backoff_until or 0))
+        if estimate.at is None:
+            return Forecast(None, estimate.unknown_because), None
+        if estimate.at <= self._now:
+            return _forecast_without_start(CAPACITY_FREE), estimate.at
+        return Forecast(estimate.at, ASSUMPTIONS, estimate.after), estimate.at
+
+    def _explain_unknown_start(
+        self, rejection: Rejection, workload: Workload, queue: _PoolQueue
+    ) -> str | None:
+        """Return why the start does not depend on the pool's capacity alone, or None if it does."""
+        exceeded = self._bounds.exceeded_by(workload, rejection)
+        if exceeded is not None:
+            return EXCEEDS_WHOLE_LIMIT if exceeded.reason in LIMIT_REASONS else EXCEEDS_WHOLE_QUOTA
+        reason = rejection.blockers[0].reason
+        if reason in UNKNOWN_START:
+            return UNKNOWN_START[reason]
+        if workload.pods:
+            return PARTLY_PLACED
+        is_too_far_back = rejection.position is not None and queue.positions > MAX_ESTIMATES
+        return TOO_FAR_BACK if is_too_far_back else None
 
 
 @cache
 def _forecast_without_start(reason: str) -> Forecast:
     return Forecast(None, reason)
-
-
-class _FutureCapacity:
-    """Free resources of one pool over time, as workloads reach their declared ends."""
-
-    def __init__(self, snapshot: Snapshot, plan: Plan, pool: str, by_name: Mapping[str, Workload]) -> None:
-        self._pool, self._now, self._began = pool, snapshot.now, snapshot.now
-        nodes = {node.name for node in snapshot.nodes if node.pool == pool and node.state is NodeState.READY}
-        self._free: Sums = [0, 0, 0]
-        for node in snapshot.nodes:
-            if node.name in nodes:
-                _add_amounts(self._free, node.capacity)
-        self._ends: list[tuple[int, tuple[int, int, int], str]] = []
-        self._latest: dict[str, int] = {}  # end times of the workloads that ended last, by name
-        self._freed_later: Sums = [0, 0, 0]
-        self._undeclared: Sums = [0, 0, 0]
-        for workload, amounts in _allocations(snapshot, plan, nodes, by_name):
-            self._allocate_until_end(
-                workload, amounts, workload.started if workload.started is not None else self._now
-            )
-        heapify(self._ends)
-
-    def start(self, workload: Workload, earliest: int) -> Forecast:
-        requested = minimum_request(workload.tree)
-        for kind, resource in enumerate(RESOURCES):
-            missing = requested[kind] - self._free[kind] - self._freed_later[kind]
-            if missing > 0 and requested[kind]:
-                return Forecast(None, self._explain_unknown_start(kind, resource, missing))
-        short = [kind for kind in range(3) if requested[kind] > self._free[kind]]
-        awaited: dict[str, tuple[Sums, int]] = {}  # freed amounts and end time, by workload
-        while self._ends:
-            fits = _fits_within(requested, self._free)
-            if fits and self._ends[0][0] > earliest:
-                break
-            end, freed, name = heappop(self._ends)
-            if any(freed[kind] for kind in short):
-                _add_amounts(awaited.setdefault(name, ([0, 0, 0], end))[0], freed)
-            if end > self._now:
-                self._now, self._latest = end, {}
-            self._latest[name] = end
-            _add_amounts(self._free, freed)
-            _add_amounts(self._freed_later, tuple(-amount for amount in freed))
-        at = max(self._now, earliest)
-        if at <= self._began:
-            self._allocate_until_end(workload, requested, at)
-            return Forecast(None, CAPACITY_FREE)
-        after = (
-            self._ends_before_start(awaited, requested) if short else self._latest if at == self._now else {}
-        )
-        self._allocate_until_end(workload, requested, at)
-        return Forecast(at, ASSUMPTIONS, tuple(after.items()))
-
-    def _ends_before_start(
-        self, awaited: Mapping[str, tuple[Sums, int]], requested: tuple[int, int, int]
-    ) -> dict[str, int]:
-        """Return the end times, by name, of the awaited workloads that must end before the request fits."""
-        spare = list(self._free)
-        result: dict[str, int] = {}
-        for name, (freed, end) in awaited.items():
-            rest = [has - amount for has, amount in zip(spare, freed, strict=True)]
-            if _fits_within(requested, rest):
-                spare = rest
-            else:
-                result[name] = end
-        return result
-
-    def _allocate_until_end(self, workload: Workload, amounts: tuple[int, int, int], since: int) -> None:
-        _add_amounts(self._free, tuple(-amount for amount in amounts))
-        if workload.max_runtime is None:
-            _add_amounts(self._undeclared, amounts)
-        else:
-            _add_amounts(self._freed_later, amounts)
-            heappush(self._ends, (max(self._now, since + workload.max_runtime), amounts, workload.name))
-
-    def _explain_unknown_start(self, kind: int, resource: str, missing: int) -> str:
-        undeclared = self._undeclared[kind]
-        if missing > undeclared:
-            more = format_amount(resource, missing - undeclared)
-            return f"even if no workload ran, the ready nodes of pool {self._pool} would lack {more}"
-        return (
-            f"workloads without a maximum runtime have {format_amount(resource, undeclared)} allocated in "
-            f"pool {self._pool}, and this workload needs {format_amount(resource, missing)} of that"
-        )
-
-
-def _allocations(
-    snapshot: Snapshot, plan: Plan, nodes: Iterable[str], by_name: Mapping[str, Workload]
-) -> Iterator[tuple[Workload, tuple[int, int, int]]]:
-    node_names = set(nodes)
-    steps = [step for bundle in plan.bundles for step in bundle.steps]
-    leaving = {(step.workload, step.role, step.index) for step in steps if isinstance(step, Evict)}
-    for workload in snapshot.workloads:
-        for pod in workload.pods:
-            is_leaving = (workload.name, pod.role, pod.index) in leaving
-            if pod.node in node_names and pod.state is not PodState.COMPLETED and not is_leaving:
-                yield workload, _requested_amounts(workload, pod.role, pod.milli * len(pod.devices))
-    for step in steps:
-        if isinstance(step, Place) and step.node in node_names:
-            workload = by_name[step.workload]
-            yield workload, _requested_amounts(workload, step.role, step.milli * len(step.devices))
-
-
-def _requested_amounts(workload: Workload, role: str, gpu: int) -> tuple[int, int, int]:
-    request = next((each.request for each in roles_in(workload.tree) if each.name == role), None)
-    return (gpu, 0, 0) if request is None else (gpu, request.cpu, request.memory_mib)
-
-
-def _fits_within(requested: Iterable[int], free: Iterable[int]) -> bool:
-    return all(need <= has or not need for need, has in zip(requested, free, strict=True))
-
-
-def _add_amounts(sums: Sums, amounts: Iterable[int]) -> None:
-    for kind, more in enumerate(amounts):
-        sums[kind] += more

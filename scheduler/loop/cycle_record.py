@@ -13,9 +13,8 @@ from berth.db.loops.lease import HeldLease, fenced_transaction
 from berth.db.writes.bulk_rows import insert_rows, update_rows
 from berth.db.writes.set_writes import write_with_bisection
 from berth.server.tracing.spans import span
-from scheduler.engine.earliest_pool import with_earliest_pools
 from scheduler.engine.explain.rejections import Rejections
-from scheduler.engine.forecast import forecasts
+from scheduler.engine.forecast import forecast_pending
 from scheduler.engine.model import Node, Pool
 from scheduler.engine.plan import Bundle, Evict, Plan, QueueReport
 from scheduler.loop import log_context
@@ -141,8 +140,7 @@ def explain_pending_workloads(run: CycleRun, memory: CycleMemory) -> Iterator[bo
     if isinstance(rejections, Rejections):
         while rejections.expand(PART_SIZE):
             yield True
-    plan = with_earliest_pools(view.snapshot, plan)
-    predicted = forecasts(view.snapshot, plan)
+    plan, predicted = forecast_pending(view.snapshot, plan)
     rejections = with_pool_readiness(plan.rejections, view.below_threshold)
     if any(demand.nodes_wanted for demand in plan.demand):
         rejections = list_scale_up_first(rejections)

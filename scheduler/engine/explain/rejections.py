@@ -293,20 +293,9 @@ class Rejections(Sequence[Rejection]):
         self._ready = []
         return rejections
 
-    @property
-    def has_several_per_workload(self) -> bool:
-        return len(self._pools) > 1 and len(self.in_all_pools) > len(self)
-
-    def pools_with_shared_workloads(self) -> frozenset[str]:
-        """Return the pools that reject a workload which other pools reject too."""
-        pools: dict[str, set[str]] = {}
-        for rejection in self.in_all_pools:
-            pools.setdefault(rejection.workload, set()).add(rejection.pool)
-        return frozenset(pool for names in pools.values() if len(names) > 1 for pool in names)
-
-    def choose(self, starts: Mapping[tuple[str, str], int]) -> tuple[Rejection, ...]:
-        """Return one rejection per workload. `starts` contains expected starts by workload and pool."""
-        return tuple(_renumber_positions(preferred_rejections(self.in_all_pools, starts).values()))
+    def choose(self, pools: Mapping[str, str]) -> tuple[Rejection, ...]:
+        """Return one rejection per workload, from the workload's pool in `pools` if it has one."""
+        return tuple(_renumber_positions(preferred_rejections(self.in_all_pools, pools).values()))
 
     @cached_property
     def _expanded_rejections(self) -> tuple[Rejection, ...]:

@@ -1,6 +1,5 @@
 """Choose one rejection for each workload that several pools reject, and add the pool to its message."""
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
@@ -11,14 +10,11 @@ from scheduler.engine.plan import Blocker, Numbers, Reason, Rejection
 SIZE_REASONS = frozenset({Reason.EXCEEDS_NODE_SHAPE, Reason.EXCEEDS_POOL_MAX})
 
 
-def preferred_rejections(
-    rejections: Sequence[Rejection], starts: Mapping[tuple[str, str], int]
-) -> dict[int, Rejection]:
+def preferred_rejections(rejections: Sequence[Rejection], pools: Mapping[str, str]) -> dict[int, Rejection]:
     """Choose one rejection per workload, and return these rejections keyed by their index in `rejections`.
 
-    `starts` contains the expected starts by workload and pool. The rejection by the pool with the earliest
-    start is chosen. Without starts, the rejection with the least dominant first blocker is chosen or, if the
-    workload is too large, the rejection by the largest pool.
+    `pools` contains the chosen pools by workload. For other workloads, the rejection with the least dominant
+    first blocker is chosen. If a workload is too large, the rejection by the largest pool is chosen.
     """
     by_workload: dict[str, list[int]] = {}
     for index, rejection in enumerate(rejections):
@@ -28,17 +24,17 @@ def preferred_rejections(
         if len(indexes) == 1:
             result[indexes[0]] = rejections[indexes[0]]
             continue
-        index = max(indexes, key=lambda index: _preference_key(rejections[index], starts))
+        index = max(indexes, key=lambda index: _preference_key(rejections[index], pools))
         result[index] = _name_pool_if_too_large(
             rejections[index], [rejections[other].blockers[0] for other in indexes]
         )
     return dict(sorted(result.items()))
 
 
-def _preference_key(rejection: Rejection, starts: Mapping[tuple[str, str], int]) -> tuple[float, int, float]:
-    first, start = rejection.blockers[0], starts.get((rejection.workload, rejection.pool), math.inf)
+def _preference_key(rejection: Rejection, pools: Mapping[str, str]) -> tuple[bool, int, float]:
+    first, is_chosen = rejection.blockers[0], pools.get(rejection.workload) == rejection.pool
     most = first.numbers.get("most") if first.reason in SIZE_REASONS else None
-    return -start, reason_rank(first.reason), most if isinstance(most, int | float) else 0
+    return is_chosen, reason_rank(first.reason), most if isinstance(most, int | float) else 0
 
 
 def _name_pool_if_too_large(rejection: Rejection, in_pools: Sequence[Blocker]) -> Rejection:

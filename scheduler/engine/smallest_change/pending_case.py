@@ -7,7 +7,7 @@ from functools import cached_property
 
 from berth.core.values.amounts import RESOURCES
 from scheduler.engine.board.gang import leaf_roles
-from scheduler.engine.forecast import minimum_request
+from scheduler.engine.future_capacity import minimum_request
 from scheduler.engine.layout.layout import Layout
 from scheduler.engine.model import Node, Pool, Queue, Role, Snapshot, Workload
 from scheduler.engine.plan import Blocker, Plan, QueueReport, Reason, Rejection

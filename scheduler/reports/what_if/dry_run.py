@@ -1,7 +1,7 @@
 """Predict how the scheduler would handle an unsaved workload, without storing anything."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from typing import Any
@@ -13,9 +13,8 @@ from projects.models import Phase, Workload
 from projects.services.workloads import name_taken_error
 from projects.services.workloads.prediction import Prediction, TasksPrediction
 from scheduler.engine import model
-from scheduler.engine.earliest_pool import with_earliest_pools
 from scheduler.engine.explain.reasons import is_schedulable
-from scheduler.engine.forecast import Forecast, forecasts
+from scheduler.engine.forecast import Forecast, forecast_pending
 from scheduler.engine.from_spec import to_timestamp, workload_from_spec
 from scheduler.engine.plan import Bundle, Kind, Place, Plan, Rejection
 from scheduler.loop.decide import decide_pools
@@ -58,22 +57,24 @@ def predict_workloads(
         prefix = workload.handle.removesuffix(workload.name)
         candidates = [candidate, *(replace(candidate, name=f"{prefix}{name}") for name in others)]
         snapshot = replace(view.snapshot, workloads=(*stored, *candidates))
-        plan = with_earliest_pools(snapshot, decide_pools(snapshot, cache.layouts))
+        plan, forecasts = forecast_pending(snapshot, decide_pools(snapshot, cache.layouts))
         viewer = viewer_for(actor)
-        prediction = _predict_first(snapshot, plan, workload, candidate, view, viewer)
+        prediction = _predict_first(snapshot, plan, forecasts, workload, candidate, view, viewer)
         tasks = _sum_task_outcomes(prediction, plan, candidates, view, viewer)
         if not compares or edited is None or edited.phase != Phase.PENDING:
             return tasks
         former = next((each for each in view.snapshot.workloads if each.name == edited.handle), None)
         if former is None or former == candidate:
             return replace(tasks, unedited=prediction)
-        plan = with_earliest_pools(view.snapshot, decide_pools(view.snapshot, cache.layouts))
-        return replace(tasks, unedited=_predict_first(view.snapshot, plan, edited, former, view, viewer))
+        plan, forecasts = forecast_pending(view.snapshot, decide_pools(view.snapshot, cache.layouts))
+        unedited = _predict_first(view.snapshot, plan, forecasts, edited, former, view, viewer)
+        return replace(tasks, unedited=unedited)
 
 
 def _predict_first(
     snapshot: model.Snapshot,
     plan: Plan,
+    forecasts: Mapping[str, Forecast],
     workload: Workload,
     candidate: model.Workload,
     view: ClusterView,
@@ -85,7 +86,7 @@ def _predict_first(
     prediction = _build_prediction(bundles, rejection, workload, candidate, view, viewer)
     if prediction.outcome != "would_stay_pending":
         return prediction
-    forecast = forecasts(snapshot, plan).get(workload.handle, Forecast(None, ""))
+    forecast = forecasts.get(workload.handle, Forecast(None, ""))
     start = None if forecast.at is None else datetime.fromtimestamp(forecast.at, UTC)
     ends = awaited_ends(viewer, encode_awaited_ends(forecast.after))
     prediction = replace(

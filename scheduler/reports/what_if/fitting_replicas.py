@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from berth.core.values.amounts import MILLI
 from berth.core.wording.words import format_gpus, format_number
-from scheduler.engine.forecast import minimum_request
+from scheduler.engine.future_capacity import minimum_request
 from scheduler.engine.model import NodeState, PodState, Snapshot, Workload
 from scheduler.engine.smallest_change.change import Change, ChangeKind, apply_change, require_integer
 from scheduler.engine.smallest_change.search import SmallestChange

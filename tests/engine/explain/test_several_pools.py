@@ -3,8 +3,7 @@
 import pytest
 
 from scheduler.engine.decide import decide
-from scheduler.engine.earliest_pool import with_earliest_pools
-from scheduler.engine.forecast import forecasts
+from scheduler.engine.forecast import forecast_pending
 from scheduler.engine.model import Pool
 from scheduler.engine.plan import Blocker, Reason
 from tests.engine.world import NOON, World
@@ -62,6 +61,36 @@ def test_pool_with_the_earliest_expected_start_is_chosen(pools: tuple[str, ...])
     snapshot = world.queued("p/w", "p", 1, 8, pools=pools).snapshot()
     plan = decide(snapshot)
     assert [each.pool for each in plan.rejections] == ["late"], "its first reason is the least dominant"
-    chosen = with_earliest_pools(snapshot, plan)
+    chosen, forecasts = forecast_pending(snapshot, plan)
     assert [(each.pool, each.position) for each in chosen.rejections] == [("soon", 1)]
-    assert forecasts(snapshot, chosen)["p/w"].at == NOON + 600
+    assert forecasts["p/w"].at == NOON + 600
+
+
+@pytest.mark.parametrize("pools", [("a", "b"), ("b", "a")])
+def test_second_workload_is_expected_in_the_pool_that_the_first_does_not_use(pools: tuple[str, ...]) -> None:
+    world = two_full_pools().queued("p/v", "p", 1, 8, pools=pools, max_runtime=700)
+    snapshot = world.queued("p/w", "p", 1, 8, pools=pools).snapshot()
+    plan, forecasts = forecast_pending(snapshot, decide(snapshot))
+    assert {each.workload: (each.pool, each.position) for each in plan.rejections} == {
+        "p/v": ("a", 1), "p/w": ("b", 1)
+    }  # fmt: skip
+    assert [forecasts[name].at for name in ("p/v", "p/w")] == [NOON + 600, NOON + 1200]
+
+
+def test_workload_is_expected_no_earlier_than_one_ahead_that_starts_in_another_pool() -> None:
+    world = two_full_pools().queued("p/v", "p", 1, 8, pools=("a", "b"), max_runtime=700)
+    world.running("q/c", "q", "b0 b0", since=100, max_runtime=200, pools=("b",))
+    snapshot = world.queued("p/w", "p", 1, 2, pools=("b",)).snapshot()
+    forecasts = forecast_pending(snapshot, decide(snapshot))[1]
+    assert (forecasts["p/v"].at, forecasts["p/w"].at) == (NOON + 600, NOON + 600)
+    assert forecasts["p/v"].after == (("q/a", NOON + 600),)
+
+
+def two_full_pools() -> World:
+    """Return a world in which 8 GPUs of pool a are free after 600 s, and 6 of 8 in pool b after 1200 s."""
+    world = World(pool=Pool("a"))
+    world.pools.append(Pool("b"))
+    world.department("d", pools={"a": 8, "b": 8}).project("p", "d", pools={"a": 0, "b": 0})
+    world.project("q", "d", pools={"a": 8, "b": 8}).node("a0", 8).node("b0", 8, pool="b")
+    world.running("q/a", "q", " ".join(["a0"] * 8), since=100, max_runtime=700, pools=("a",))
+    return world.running("q/b", "q", " ".join(["b0"] * 6), since=100, max_runtime=1300, pools=("b",))
