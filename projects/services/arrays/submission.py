@@ -12,7 +12,7 @@ from pydantic_core import to_json
 
 from berth.core.errors import Conflict, Invalid
 from berth.core.problems import Problem, format_value
-from berth.core.spec import ArraySpec, WorkloadSpec, parse_workload
+from berth.core.spec import ArraySpec, WorkloadSpec
 from berth.core.spec.rules.arrays import task_name
 from berth.core.values.amounts import MILLI
 from berth.db.loops.crash_points import crash_point
@@ -25,6 +25,7 @@ from projects.services import audit
 from projects.services.arrays.progress import release_held_tasks
 from projects.services.arrays.tasks import store_tasks
 from projects.services.code_fetches import store_fetches
+from projects.services.workloads.checks.document import parse_submission
 from projects.services.workloads.names import free_name_to_suggest
 from projects.services.workloads.prediction import TasksPrediction, predict_drafts
 from projects.services.workloads.submission import (
@@ -68,10 +69,11 @@ def submit(
     problem in the document, NotFound or Forbidden if the user may not submit to the project, and Conflict if
     a name is in use.
     """
-    spec = parse_workload(document)
+    at = now or timezone.now()
+    spec = parse_submission(SubmissionView(actor), document, at=at, is_array=True)
     with transaction.atomic():  # use a savepoint, because the insert fails if a name is in use
         view = SubmissionView(actor, locks=True)
-        draft = prepare_array(view, document, spec, now=now)
+        draft = prepare_array(view, document, spec, now=at)
         array = draft.array
         if on_checked is not None:
             on_checked(array)
@@ -112,7 +114,9 @@ def predict(
 def _prepare_valid_array(
     view: SubmissionView, document: Mapping[str, Any], now: datetime | None
 ) -> ArrayDraft:
-    draft = prepare_array(view, document, parse_workload(document), now=now)
+    at = now or timezone.now()
+    spec = parse_submission(view, document, at=at, is_array=True)
+    draft = prepare_array(view, document, spec, now=at)
     array = draft.array
     if WorkloadArray.objects.filter(project=array.project, name=array.name, state=ArrayState.ACTIVE).exists():
         raise _name_taken_error(array, "an active array")

@@ -10,11 +10,13 @@ from django.utils import timezone
 
 from berth.core.errors import BerthError, Invalid
 from berth.core.problems import Problem
-from berth.core.spec import WorkloadSpec, parse_workload
+from berth.core.spec import SpecError, WorkloadSpec, parse_workload
+from berth.core.spec.values.texts import NAME
 from projects.actor import Actor
 from projects.models import Workload
 from projects.models.workloads import ENDED_PHASES
 from projects.services.dependencies import dependency_problems
+from projects.services.workloads.checks.document import with_problems_of_valid_part
 from projects.services.workloads.submission import (
     Draft,
     Submission,
@@ -91,18 +93,26 @@ def item_problems(index: int, error: BerthError) -> list[Problem]:
 def _prepare_drafts(view: SubmissionView, documents: Sequence[Any], at: datetime) -> list[Draft | BerthError]:
     """Return a draft for each valid document, and an error for each invalid one."""
     specs = [_parse_item(document) for document in documents]
-    view.load_projects(spec.project for spec in specs if isinstance(spec, WorkloadSpec) and spec.project)
+    view.load_projects(filter(None, map(_project_name, documents)))
     drafts = [
-        spec if isinstance(spec, BerthError) else _prepare_or_reject(view, document, spec, at)
+        with_problems_of_valid_part(view, document, spec, None, at)
+        if isinstance(spec, SpecError)
+        else _prepare_or_reject(view, document, spec, at)
         for document, spec in zip(documents, specs, strict=True)
     ]
     return _reject_invalid_dependencies(view, drafts)
 
 
-def _parse_item(document: object) -> WorkloadSpec | BerthError:
+def _project_name(document: object) -> str:
+    """Return the project's name in a document, or "" if it has no valid one."""
+    name = document.get("project") if isinstance(document, Mapping) else None
+    return name if isinstance(name, str) and NAME.fullmatch(name) else ""
+
+
+def _parse_item(document: object) -> WorkloadSpec | SpecError:
     try:
         return parse_workload(document)
-    except BerthError as error:
+    except SpecError as error:
         return error
 
 

@@ -31,6 +31,7 @@ from projects.models import InferenceEngine, Phase, Pod, PodState, Service, Sess
 from projects.services import announce, audit, events
 from projects.services.code_fetches import copy_code, store_fetches
 from projects.services.secrets import require_submitter_for_personal_secrets
+from projects.services.workloads.checks.document import parse_submission
 from projects.services.workloads.control import lock_workload, reload_workload
 from projects.services.workloads.storing import replace_roles
 from projects.services.workloads.submission import (
@@ -170,7 +171,7 @@ def _prepare_edit(
 ) -> Draft:
     """Check the edited document like a submission, and return the workload as it would be stored."""
     document = apply_patch(locked.spec, patch)
-    spec = parse_workload(document)
+    spec = parse_submission(view, document, project=locked.project, at=at)
     edited, stored = (spec.document(), locked.spec) if before is None else (vars(spec), vars(before))
     fixed = [key for key in edits.FIXED_KEYS if edited.get(key) != stored.get(key)]
     if fixed:

@@ -10,10 +10,11 @@ from typing import Any, Protocol
 
 from django.utils import timezone
 
-from berth.core.spec import WorkloadSpec, parse_workload
+from berth.core.spec import WorkloadSpec
 from projects.actor import Actor
 from projects.models import Workload
 from projects.models.workloads import ENDED_PHASES
+from projects.services.workloads.checks.document import parse_submission
 from projects.services.workloads.checks.runtimes import describe_limits
 from projects.services.workloads.editing import Edit
 from projects.services.workloads.submission import (
@@ -165,7 +166,7 @@ def validate(*, actor: Actor, document: Mapping[str, Any]) -> Draft:
 
 
 def _prepare_and_check_name(view: SubmissionView, document: Mapping[str, Any], at: datetime) -> Draft:
-    draft = prepare(view, document, parse_workload(document), now=at)
+    draft = prepare(view, document, parse_submission(view, document, at=at), now=at)
     require_valid_dependencies(view, draft)
     workload = draft.workload
     live = Workload.objects.filter(project=workload.project, name=workload.name).exclude(

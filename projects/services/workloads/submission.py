@@ -14,7 +14,6 @@ from psycopg.errors import ForeignKeyViolation
 from berth.core.errors import Conflict, Invalid, NotFound
 from berth.core.problems import Problem, format_value
 from berth.core.spec import GroupShape, RoleShape, WorkloadSpec, build_tree, parse_workload
-from berth.core.spec.parsing.manifest import is_manifest
 from berth.core.spec.sections.after import WorkloadReference
 from berth.core.values.amounts import MILLI, Amounts
 from berth.db.loops.wake import wake
@@ -28,18 +27,8 @@ from projects.services import announce, audit, events
 from projects.services.code_fetches import store_fetches, waiting_message
 from projects.services.dependencies import dependency_problems, missing_dependency_warnings
 from projects.services.inference import services
-from projects.services.workloads.checks.code import find_code, pools_for_code, prepare_code_fetch
-from projects.services.workloads.checks.features import pools_with_features
-from projects.services.workloads.checks.general import (
-    check_array_use,
-    check_commands,
-    check_deadline,
-    resolve_pools,
-    resolve_project,
-)
-from projects.services.workloads.checks.runtimes import limit_warnings, pools_for_image
-from projects.services.workloads.checks.secrets import pools_with_secrets
-from projects.services.workloads.checks.volumes import pools_with_volumes
+from projects.services.workloads.checks.document import find_references, parse_submission
+from projects.services.workloads.checks.runtimes import limit_warnings
 from projects.services.workloads.names import free_name_to_suggest
 from projects.services.workloads.pending.bursting import describe_bursting
 from projects.services.workloads.storing import store_workloads
@@ -102,11 +91,12 @@ def submit_with_warnings(
     problem in the document, NotFound or Forbidden if the user may not submit to the project, and NameInUse if
     a live workload already has the name.
     """
-    spec = parse_workload(document)
+    at = now or timezone.now()
+    spec = parse_submission(SubmissionView(actor), document, project=project, at=at)
     is_alone = not connection.in_atomic_block and is_stored_by_one_statement(spec)
     with _detect_deleted_project() if is_alone else ensure_transaction():
         view = SubmissionView(actor, locks=not is_alone)
-        draft = prepare(view, document, spec, project=project, now=now)
+        draft = prepare(view, document, spec, project=project, now=at)
         draft = replace(draft, resubmitted_from=resubmitted_from)
         require_valid_dependencies(view, draft)
         (submission,) = store_drafts(view, [draft], respond)
@@ -175,21 +165,10 @@ def prepare(
 
     If `is_array` is set, the workload is the model for the array's tasks.
     """
-    where = "metadata.namespace" if is_manifest(document) else "project"
-    project = resolve_project(view, spec, project, where)
-    view.require_submit_permission(project)
-    check_array_use(spec, is_array=is_array)
-    check_commands(spec)
-    services.check_service(spec)
     at = now or timezone.now()
-    check_deadline(spec, at)
+    project, pools, code, code_fetch = find_references(view, document, spec, project, at, is_array=is_array)
     tree = build_tree(spec)
     demand = minimum_demand(tree)
-    accepting = pools_for_image(spec, resolve_pools(view, spec, at), view.pools)
-    accepting = pools_with_features(spec, accepting, view.pools)
-    accepting = pools_for_code(spec, accepting, view.pools)
-    accepting = pools_with_volumes(view, spec, project, accepting)
-    code, code_fetch = find_code(view, spec, project, at), prepare_code_fetch(view, spec, project, at)
     workload = new_row(
         Workload,
         id=uuid.uuid4(),
@@ -202,7 +181,7 @@ def prepare(
         code_id=code and code.pk,
         code_fetch_id=code_fetch and code_fetch.pk,
         code_wait="" if code_fetch is None else waiting_message(str(code_fetch)),
-        pools=pools_with_secrets(view, spec, project, accepting),
+        pools=pools,
         priority=spec.effective_priority,
         preemptible=spec.is_preemptible,
         max_runtime=spec.max_runtime,

@@ -121,7 +121,9 @@ def edit(request: Request, workload_id: uuid.UUID) -> HttpResponse:
         apply_form_action(draft, form_action)
     try:
         if draft.problems:
-            raise Invalid(draft.problems)
+            checked = EditPage(workload, edit_page.version)
+            _apply_edit(request, checked, draft.data or {}, dry_run=True)
+            raise Invalid([*draft.problems, *draft.problems_elsewhere(checked.problems)])
         document = read_document(draft.text)
         if saves:
             require_chosen_code(document, request.POST.get("code-source", ""))

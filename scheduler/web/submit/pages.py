@@ -1,6 +1,6 @@
 """Submission page with form, document and preview."""
 
-from collections.abc import Callable, Container, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
@@ -12,7 +12,7 @@ from django.utils.html import format_html
 from django.views.decorators.http import require_http_methods, require_POST
 
 from berth.core.errors import BerthError, Forbidden, Invalid
-from berth.core.problems import SUGGESTION, Problem, format_value
+from berth.core.problems import SUGGESTION, Problem
 from berth.core.spec import parse_workload
 from berth.core.wording.words import format_count
 from berth.documents import read_document
@@ -21,7 +21,6 @@ from berth.server.web.pages import Request, page, signed_in, success_response
 from projects.access import may_submit_anywhere
 from projects.actor import Actor
 from projects.models import Project
-from projects.selectors import projects
 from projects.services import arrays
 from projects.services.workloads import free_name_to_suggest, submit_with_warnings
 from projects.services.workloads.prediction import Prediction, TasksPrediction, dry_run, validate
@@ -116,7 +115,7 @@ def _run_form_action(
     """
     try:
         if draft.problems:
-            raise Invalid(draft.problems)
+            raise Invalid([*draft.problems, *_document_problems(request.actor, draft)])
         document = read_document(draft.text)
         if form_action in SUBMISSIONS:
             require_chosen_code(document, request.POST.get("code-source", ""))
@@ -134,22 +133,35 @@ def _run_form_action(
         if form_action == PREDICT:
             _predict(request.actor, document, answer)
             answer.sign(request, document)
-        elif _is_array(document):
-            arrays.validate(actor=request.actor, document=document)
         else:
-            validate(actor=request.actor, document=document)
+            _validate(request.actor, document)
     except BerthError as error:
         _add_error(answer, error)
     return None
 
 
+def _document_problems(actor: Actor, draft: Draft) -> list[Problem]:
+    """Return the problems of a draft's document, apart from those of fields with invalid text."""
+    try:
+        _validate(actor, draft.data or {})
+    except Invalid as error:
+        return draft.problems_elsewhere(error.problems)
+    except BerthError:  # reported once the fields are valid
+        pass
+    return []
+
+
+def _validate(actor: Actor, document: Mapping[str, Any]) -> None:
+    if _is_array(document):
+        arrays.validate(actor=actor, document=document)
+    else:
+        validate(actor=actor, document=document)
+
+
 def _ask_before_evicting(
     request: Request, document: Mapping[str, Any], predict: Callable[[], CheckResult], form_action: str
 ) -> HttpResponse | None:
-    if _is_array(document):
-        arrays.validate(actor=request.actor, document=document)
-    else:
-        validate(actor=request.actor, document=document)
+    _validate(request.actor, document)
     note = ""
     if form_action == REPLACE_EVICTING:
         copy = submitted_copy(request.actor, request.POST.get(COPIED_TASKS, ""))
@@ -271,19 +283,6 @@ def _suggest_free_name(problem: Problem, draft: Draft, projects: Container[str])
     return replace(problem, allowed=f"{SUGGESTION}`{free}`?") if free else problem
 
 
-def _unknown_project_problems(actor: Actor, draft: Draft, problems: Sequence[Problem]) -> list[Problem]:
-    """Return the error about an unknown project, which validation omits if there are other errors.
-
-    Return an empty list if there is nothing to add.
-    """
-    name = (draft.data or {}).get("project")
-    if not isinstance(name, str) or not problems or any(each.path == "project" for each in problems):
-        return []
-    if projects(actor).filter(name=name).exists():
-        return []
-    return [Problem("project", "does not exist", format_value(name), "a project that you may submit to")]
-
-
 def _render_page(
     request: Request,
     draft: Draft,
@@ -294,7 +293,6 @@ def _render_page(
 ) -> HttpResponse:
     offer = choices_for(request.actor, draft.form_data)
     problems = [_suggest_free_name(each, draft, offer.projects) for each in answer.problems]
-    problems += _unknown_project_problems(request.actor, draft, problems)
     shown = prepare_form(draft, offer, problems)
     _mark_excessive_field(answer, draft, shown)
     is_service = (draft.form_data or {}).get("kind") == "service"

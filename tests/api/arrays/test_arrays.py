@@ -3,8 +3,9 @@
 from typing import Any
 
 import pytest
+from django.utils import timezone
 
-from projects.models import Audit, Event, Membership, Workload, WorkloadArray, WorkloadRole
+from projects.models import Audit, Event, Membership, ProjectSecret, Workload, WorkloadArray, WorkloadRole
 from tests import factories as make
 from tests.api.conftest import Caller
 from tests.cast import Cast, training
@@ -115,7 +116,13 @@ def test_array_filter_excludes_other_arrays(alice: Caller, dave: Caller, key: st
         ("0-9", "array", "must be a mapping, not text"),
     ],
 )
-def test_error_names_the_invalid_array_key(dave: Caller, section: Any, path: str, message: str) -> None:
+def test_error_names_the_invalid_array_key(
+    cast: Cast, dave: Caller, section: Any, path: str, message: str
+) -> None:
+    sealed, at = "x", timezone.now()
+    ProjectSecret.objects.create(
+        project=cast.vision, name="token", sealed=sealed, created_at=at, updated_at=at
+    )
     sent = document(array=section, env={"SEED": "1"}, secrets=[{"name": "token", "env": "TOKEN"}])
     answer = dave.post(PATH, sent)
     assert (answer.status_code, problem(answer)) == (422, (path, message))

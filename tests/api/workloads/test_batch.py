@@ -72,11 +72,12 @@ def test_batch_query_count_is_independent_of_services_secrets_limits_and_errors(
             *documents(numbered(count, f"{prefix}-s"), secrets=[{"name": "token", "env": "TOKEN"}]),
             *(training(name) for name in numbered(count, f"{prefix}-p")),
             *(training(name, project="ads") for name in numbered(count, f"{prefix}-a")),
+            *documents(numbered(count, f"{prefix}-i"), max_runtime="long", secrets=[{"name": "absent"}]),
         ]
         # nodes, five statements for dependencies, secrets twice, projects
         with django_assert_num_queries(STATEMENTS + 9):
             answer = dave.post(PATH, {"items": items}, Idempotency_Key=prefix)
-        assert (answer.json()["stored"], answer.json()["rejected"]) == (3 * count, 2 * count)
+        assert (answer.json()["stored"], answer.json()["rejected"]) == (3 * count, 3 * count)
 
 
 def test_batch_stores_valid_documents_and_reports_invalid_keys(cast: Cast, dave: Caller) -> None:

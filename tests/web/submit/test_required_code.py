@@ -33,3 +33,11 @@ def test_unknown_project_is_reported_together_with_errors_of_the_document(dave: 
     answer = refresh_form(dave, "name: fine\nproject: vison\nmax_runtim: 2h\ncommand: run\nroles: [{}]\n")
     assert field_error(answer, "project") == "Does not exist. Did you mean vision? Use vision"
     assert '<code class="wrap">max_runtim</code>: <span class="wrap">Unknown key.' in answer.content.decode()
+
+
+def test_error_in_a_field_does_not_hide_errors_of_the_document(dave: Client) -> None:
+    document = "name: fine\nproject: vison\nroles: [{gpu: 2}]\n"
+    answer = refresh_form(dave, document, **{"f:roles[0].at_least": "abc"})
+    assert field_error(answer, "project") == "Does not exist. Did you mean vision? Use vision"
+    assert field_error(answer, "command") == "Enter a command."
+    assert field_error(answer, "roles[0].at_least") == "Must be a whole number, not text."

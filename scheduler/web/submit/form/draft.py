@@ -6,7 +6,7 @@ without a form field are preserved.
 """
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
@@ -71,6 +71,13 @@ class Draft:
         """
         form_data = self.form_data
         return form_data is not None and not is_manifest(form_data)
+
+    def problems_elsewhere(self, problems: Iterable[Problem]) -> list[Problem]:
+        """Return those problems of the document that are not in fields with invalid text.
+
+        If the document is not valid YAML, return no problems.
+        """
+        return [] if self.data is None else [each for each in problems if each.path not in self.typed]
 
     def parts(self, offer: FormChoices) -> list[FormPart]:
         return build_parts(self.form_data or {}, offer) if self.has_form else []

@@ -28,14 +28,18 @@ UPPER_BOUNDS = {"less_than_equal": "le", "less_than": "lt"}
 
 def convert_errors(error: ValidationError, root_model: type[BaseModel]) -> list[Problem]:
     """Convert validation errors to problems. `root_model` is the model of the whole document."""
-    errors = error.errors(include_url=False)
-    prefixes = {details["loc"][:depth] for details in errors for depth in range(len(details["loc"]))}
-    # Pydantic drops invalid list items, so the list may seem too short. Skip the resulting error.
     return [
         _convert_error(details, root_model, with_nearest=number < NEAREST_MAX)
-        for number, details in enumerate(errors)
-        if details["type"] != "too_short" or details["loc"] not in prefixes
+        for number, details in enumerate(independent_errors(error))
     ]
+
+
+def independent_errors(error: ValidationError) -> list[ErrorDetails]:
+    """Return the error details, except for lists that seem too short because of their invalid items."""
+    errors = error.errors(include_url=False)
+    prefixes = {details["loc"][:depth] for details in errors for depth in range(len(details["loc"]))}
+    # Pydantic drops invalid list items before it counts them.
+    return [details for details in errors if details["type"] != "too_short" or details["loc"] not in prefixes]
 
 
 def _convert_error(details: ErrorDetails, root_model: type[BaseModel], *, with_nearest: bool) -> Problem:

@@ -9,13 +9,13 @@ from berth.core.problems import Problem, format_value
 from berth.core.spec.parsing.findings import convert_errors
 from berth.core.spec.parsing.manifest import is_manifest, to_workload_document, with_manifest_paths
 from berth.core.spec.parsing.rejection import SpecError
+from berth.core.spec.parsing.valid_part import STAND_INS
 from berth.core.spec.roles import RoleSpec
 from berth.core.spec.rules.document import role_problems, rule_problems
 from berth.core.spec.workload import WorkloadSpec
 
 SCALARS = frozenset({str, int, float, bool, type(None)})
-# Valid placeholders for invalid values, used to check rules that involve other fields of the document.
-STAND_INS: Mapping[str, Any] = {"name": "workload", "command": "true"}
+# Invalid values without which rules that involve other fields can still be checked.
 LEFT_OUT = frozenset(
     {"project", "labels", "env", "notifications", "priority", "max_runtime", "idle_timeout",
      "grace_period_seconds"}
