@@ -32,14 +32,7 @@ def reason_detail(blockers: Sequence[tuple[str, Numbers]]) -> str:
         return _shortage_clause(numbers)
     if reason not in BOUNDED:
         return ""
-    excess = _excess_clause(reason, numbers)
-    if not excess or reason != Reason.WOULD_EXCEED_FAIR_SHARE or len(blockers) == 1:
-        return excess
-    following, shortage = blockers[1]
-    if following != Reason.WAITING_FOR_CAPACITY or not (needed := _shortage_clause(shortage)):
-        return excess
-    is_same = shortage.get("resource") == numbers.get("resource")
-    return f"{excess}, {free_phrase(shortage, 'free')} free" if is_same else f"{excess}; {needed}"
+    return _excess_clause(reason, numbers)
 
 
 def reason_sentence(blockers: Sequence[tuple[str, Numbers]]) -> str:

@@ -60,6 +60,11 @@ def test_hidden_workloads_have_placeholders_at_their_positions(cast: Cast, sign_
     assert rows(sign_in("alice"))[:2] == ["1 theirs-1", "2 second"]
     for query in ("&search=second", "&reason=ProjectLimit", "&project=vision", "&mine=1", "&sort=name"):
         assert not any("other project" in row for row in rows(client, f"/queue?pool=local{query}")), query
+    note = "Workloads of other projects are listed only in queue order."
+    assert note in client.get("/queue?sort=name").content.decode()
+    for query in ("", "?sort=name&mine=1"):
+        assert note not in client.get(f"/queue{query}").content.decode()
+    assert note not in sign_in("alice").get("/queue?sort=name").content.decode()
 
 
 def test_placeholders_show_the_requested_gpus(cast: Cast, sign_in: SignIn) -> None:
