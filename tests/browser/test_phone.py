@@ -277,7 +277,7 @@ def test_log_tools_fit_on_one_line(opened: Open, scene: Scene) -> None:
         assert tools.count() >= 5
         tops = tools.evaluate_all("all => all.map(each => each.getBoundingClientRect())")
         assert max(box["top"] for box in tops) < min(box["bottom"] for box in tops)
-        box = page.get_by_role("button", name="Full screen").bounding_box()
+        box = page.get_by_role("link", name="Full screen").bounding_box()
         assert box and box["width"] >= 40
         assert faults == []
 

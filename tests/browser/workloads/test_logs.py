@@ -194,8 +194,10 @@ def test_log_is_searched_while_typing_and_escape_removes_the_matches(
     write(home, pods[0], "step 1\nloss is nan\nstep 2\n")
     with opened("dave") as (page, faults):
         page.goto(f"/workloads/{pods[0].workload_id}")
-        page.get_by_role("button", name="Full screen").click()
         page.get_by_role("link", name="Search log").click()
+        expect(page.get_by_label("Search the log")).to_be_focused()
+        page.get_by_role("button", name="Full screen").click()
+        page.get_by_label("Search the log").focus()
         field, close = (
             page.get_by_label("Search the log"),
             page.get_by_role("button", name="Exit full screen"),

@@ -33,13 +33,17 @@ def test_log_of_a_running_workload_is_one_click_away_and_above_the_fold(
         box = page.locator("#log").bounding_box()
         assert box is not None
         assert box["y"] + box["height"] <= 900, "the log ends above the fold"
-        page.get_by_role("button", name="Full screen").click()
+        pods = page.get_by_label("Pod and run")
+        second = str(pods.locator("option").nth(1).get_attribute("value"))
+        pods.select_option(second)
+        page.get_by_role("link", name="Full screen").click()
+        expect(page).to_have_url(f"/workloads/{workload.pk}/logs#full&pod={second}")
+        expect(pods).to_have_value(second)
         full = page.locator("#log-card").bounding_box()
         assert full is not None and full["height"] == 900
+        pods.select_option(index=0)
         page.get_by_role("button", name="Exit full screen").click()
         expect(page.get_by_role("button", name="Full screen", exact=True)).to_be_focused()
-        page.get_by_role("navigation", name="Workload", exact=True).get_by_role("link", name="Logs").click()
-        expect(page).to_have_url(f"/workloads/{workload.pk}/logs")
         expect(log).to_contain_text("checkpoint of step 900")
         expect(page.get_by_role("button", name="Search log")).to_be_visible()
         assert faults == []

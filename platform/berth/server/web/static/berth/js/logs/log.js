@@ -322,8 +322,9 @@
   function openLink() {
     const target = new URLSearchParams(location.hash.slice(1)), offset = Number(target.get("at") ?? NaN), list = pods();
     const findsErrors = target.has("errors") && search;
-    if (!(offset >= 0 || findsErrors) || ![...(list?.options ?? [])].some((option) => option.value === target.get("pod"))) return false;
+    if (![...(list?.options ?? [])].some((option) => option.value === target.get("pod"))) return false;
     list.value = target.get("pod");
+    if (!(offset >= 0 || findsErrors)) return false;
     if (findsErrors) { // htmx responds to clicks once the page is complete
       const find = () => document.getElementById("log-errors").click();
       if (document.readyState === "complete") find(); else addEventListener("load", find, { once: true });

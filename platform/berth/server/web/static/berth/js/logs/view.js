@@ -259,7 +259,7 @@
 
   /** Let the log fill the window on request, until the button or Escape ends it.
    *
-   * Links to the search focus its field, and keep the log in full screen.
+   * Links from the tab Overview open the log of the selected pod, focus the search or fill the window.
    */
   function fullScreenOf(box, follow) {
     const card = box.closest("#log-card"), exit = document.getElementById("log-exit"), search = document.getElementById("log-text");
@@ -267,22 +267,23 @@
     function toggle(on) {
       card.classList.toggle("full", on);
       document.getElementById("log-view")?.removeAttribute("open");
-      for (const link of card.querySelectorAll("a[href*='#search']")) link.hash = on ? "search&full" : "search";
       if (follow.checked) box.scrollTop = box.scrollHeight;
       (on ? exit : start())?.focus();
     }
     const sizes = new ResizeObserver(() => { if (follow.checked) box.scrollTop = box.scrollHeight; });
     for (const each of [box, box.querySelector("pre")]) sizes.observe(each); // tools in a second row make the log smaller
     document.addEventListener("click", (event) => {
+      const link = event.target.closest?.("#log-card .log-head a[href*='#']"), pod = document.getElementById("log-pod")?.value;
+      if (link && pod) link.hash = `${link.hash.split("&")[0]}&pod=${pod}`;
       if (event.target.closest?.("#log-full, #log-menu-full, #log-exit")) toggle(!card.classList.contains("full"));
     });
     document.addEventListener("keydown", (event) => {
       if (event.key === "Escape" && !event.defaultPrevented && card.classList.contains("full")) toggle(false);
     });
     const target = new URLSearchParams(location.hash.slice(1));
-    if (!search || !target.has("search")) return;
+    if (!search) return;
     if (target.has("full")) toggle(true);
-    search.focus();
+    if (target.has("search")) search.focus();
   }
 
   Object.assign(window.berthLog, { announceErrors, cutCharacter, decode, elapsedSince, errorCounter, errorsIn, fill, fullScreenOf, isOfTraceback, markTracebacks, searchWhileTyping, showCounter, showFailure, stamp, updateList, weigh, wrapLines });
