@@ -7,7 +7,7 @@ from typing import Protocol
 from pools.providers.base import Instance, InstanceState, LaunchRequest, Provider, ProvisionResult, Shape
 from pools.providers.preview import Preview
 
-Obstacles = Callable[[Collection[str]], Mapping[str, str]]
+UnreadyReasons = Callable[[Collection[str]], Mapping[str, str]]
 
 
 class PendingInstances(Protocol):
@@ -17,13 +17,15 @@ class PendingInstances(Protocol):
 class ReachableNodes:
     """Provider wrapper that reports instances as booting until the runtime can run pods on them.
 
-    `obstacles(instance_ids)` returns why instances cannot run pods yet. `pending(pool, joined=...)` returns
-    the instances of nodes that are not ready yet. If machines join, only instances whose machines have joined
-    are contacted.
+    `unready_reasons(instance_ids)` returns why instances cannot run pods yet. `pending(pool, joined=...)`
+    returns the instances of nodes that are not ready yet. If machines join, only instances whose machines
+    have joined are contacted.
     """
 
-    def __init__(self, provider: Provider, obstacles: Obstacles, pending: PendingInstances) -> None:
-        self.provider, self._obstacles, self._pending = provider, obstacles, pending
+    def __init__(
+        self, provider: Provider, unready_reasons: UnreadyReasons, pending: PendingInstances
+    ) -> None:
+        self.provider, self._unready_reasons, self._pending = provider, unready_reasons, pending
 
     @property
     def has_joining_machines(self) -> bool:
@@ -40,10 +42,10 @@ class ReachableNodes:
         listed = self.provider.list_instances(pool)
         pending = self._pending(pool, joined=self.has_joining_machines)
         ready = {instance.instance_id for instance in listed if instance.state is InstanceState.READY}
-        obstacles = self._obstacles(sorted(ready.intersection(pending)))
+        unready_reasons = self._unready_reasons(sorted(ready.intersection(pending)))
         return tuple(
-            _report_as_booting(instance, obstacles[instance.instance_id])
-            if instance.instance_id in obstacles
+            _report_as_booting(instance, unready_reasons[instance.instance_id])
+            if instance.instance_id in unready_reasons
             else instance
             for instance in listed
         )

@@ -29,10 +29,14 @@ class TenantForm(forms.ModelForm):  # type: ignore[type-arg]
     """
 
     reclaim_min_runtime = DurationField(
-        label="Before reclaim", required=False, widget=UnfoldAdminTextInputWidget(attrs={"size": 10})
+        label="Min runtime before reclaim",
+        required=False,
+        widget=UnfoldAdminTextInputWidget(attrs={"size": 10}),
     )
     preempt_min_runtime = DurationField(
-        label="Before preemption", required=False, widget=UnfoldAdminTextInputWidget(attrs={"size": 10})
+        label="Min runtime before preemption",
+        required=False,
+        widget=UnfoldAdminTextInputWidget(attrs={"size": 10}),
     )
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:

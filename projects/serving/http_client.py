@@ -149,4 +149,4 @@ class HttpClient:
 
 
 def _reject_constant(constant: str) -> float:
-    raise ValueError(f"{constant} is not a number")
+    raise ValueError(f"{constant} is not a finite number")

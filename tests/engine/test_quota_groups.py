@@ -342,7 +342,7 @@ def test_demand_in_two_pools_stays_within_the_quota_group_limit() -> None:
     assert [demand.nodes_wanted for demand in plan.demand] == [1, 0]
 
 
-def test_group_quota_includes_allocations_in_a_skipped_pool() -> None:
+def test_allocations_in_a_skipped_pool_count_towards_the_group_limit() -> None:
     snapshot = cluster(
         workload("v1", "vision", 6, "cloud", "c0"),
         workload("v2", "vision", 4, "metal"),

@@ -71,7 +71,7 @@ class Wiring:
         provider = _lookup(self.providers, pool.provider, f"provider of pool {pool.name}")(pool)
         runtime = self.runtimes.get(pool.runtime)
         if isinstance(runtime, RayRuntime):
-            provider = ReachableNodes(provider, runtime.obstacles, pending_instances)
+            provider = ReachableNodes(provider, runtime.unready_reasons, pending_instances)
         return trace_provider(provider, pool.provider)
 
     def instances_changed_at(self, pool: NodePool) -> datetime | None:

@@ -45,7 +45,7 @@ class ProbePods:
         self._passed: set[str] = set()
         self._failures: dict[str, tuple[float, str]] = {}
 
-    def obstacles(self, devices: Mapping[str, tuple[str, ...]]) -> dict[str, str]:
+    def unready_reasons(self, devices: Mapping[str, tuple[str, ...]]) -> dict[str, str]:
         """Probe the instances. Return why instances cannot run pods yet, keyed by instance ID."""
         # Read the stored probes first, because another pool may add a node and start its probe in between.
         stored = list(self._stored())

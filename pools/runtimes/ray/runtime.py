@@ -325,7 +325,7 @@ class RayRuntime(RayFiles, RayLogs):
             start_script(ray_node, head), STOP, CHECK, upgrade_script(), update_script(ray_node, head)
         )
 
-    def obstacles(self, instance_ids: Collection[str]) -> dict[str, str]:
+    def unready_reasons(self, instance_ids: Collection[str]) -> dict[str, str]:
         """Return the reasons why instances that are not ready cannot run pods yet, keyed by instance ID."""
         if not instance_ids:
             return {}
@@ -333,7 +333,7 @@ class RayRuntime(RayFiles, RayLogs):
         reasons = self._threads.map(lambda instance_id: self._obstacle(nodes.get(instance_id)), instance_ids)
         by_instance = dict(zip(instance_ids, reasons, strict=True))
         reachable = {key: nodes[key].devices for key, reason in by_instance.items() if not reason}
-        by_instance.update(self._probes.obstacles(reachable))
+        by_instance.update(self._probes.unready_reasons(reachable))
         return {instance_id: reason for instance_id, reason in by_instance.items() if reason}
 
     def _obstacle(self, node: RayNode | None) -> str:

@@ -138,7 +138,7 @@ def _full_name(entry: Entry) -> str:
 
 
 def inverse_draft(change: QuotaChange) -> tuple[Draft, str]:
-    """Return the draft that reverts a change, and the tag of the quota versions that the change wrote.
+    """Return the draft that reverts a change, and a tag that combines the quota versions from that change.
 
     Raises Conflict if an owner or pool was deleted.
     """

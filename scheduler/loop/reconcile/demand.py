@@ -94,7 +94,9 @@ def report_empty_drains(now: datetime) -> int:
 
 @dataclass(slots=True)
 class ReservedLoad:
-    """Reserved load of a pool's booting nodes, and whether the pool has any reservations."""
+    """A pool's booting nodes with reservations, the reserved GPUs and pods on them, and whether the pool has
+    any reservation.
+    """
 
     load: Load = NO_LOAD
     nodes: set[int] = field(default_factory=set)

@@ -43,15 +43,15 @@ class _Utilization:
         self.shown: dict[int, float | None] = {}
 
     @cached_property
-    def busy_percent_by_node(self) -> Mapping[int, float | None]:
-        return self._read_busy_percent(
+    def utilization_by_node(self) -> Mapping[int, float | None]:
+        return self._read_utilization(
             list(Node.objects.filter(pool=self.pool, state__in=ALIVE).values_list("pk", flat=True))
         )
 
     def load_shown_nodes(self, nodes: Sequence[int]) -> None:
-        self.shown = self._read_busy_percent(nodes)
+        self.shown = self._read_utilization(nodes)
 
-    def _read_busy_percent(self, nodes: Sequence[int]) -> dict[int, float | None]:
+    def _read_utilization(self, nodes: Sequence[int]) -> dict[int, float | None]:
         uses: dict[int, list[summary.Utilization]] = {}
         running = summary.running_allocations().filter(node__in=nodes)
         for pod in summary.summarize_pods(running, self.now):
@@ -112,7 +112,7 @@ COLUMNS: tuple[Column[NodeRow], ...] = (
     Column("gpus", "Allocated", lambda row: row.allocated.gpu_milli / MILLI, "GPUs", is_searched=False),
     Column("total", "Total", lambda row: row.node.gpus, "GPUs", is_csv_only=True, is_searched=False),
     Column("utilization", "Utilization",
-           lambda row: row.utilization.busy_percent_by_node.get(row.node.pk), "%", number=True,
+           lambda row: row.utilization.utilization_by_node.get(row.node.pk), "%", number=True,
            is_searched=False),
     Column("cpu", "Free cores", lambda row: row.free_cpu_milli / MILLI, number=True, is_secondary=True,
            is_searched=False),

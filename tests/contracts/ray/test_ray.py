@@ -112,11 +112,11 @@ def test_node_is_ready_after_a_probe_pod_has_run_on_all_its_devices(stage: RaySt
     blocked = stage.cluster.home("i-1") / "workspaces/probe"
     blocked.write_text("in the way")
     poll_until(
-        lambda: stage.runtime.obstacles(["i-0", "i-1"]),
-        lambda obstacles: "i-0" not in obstacles and "File exists" in obstacles.get("i-1", ""),
+        lambda: stage.runtime.unready_reasons(["i-0", "i-1"]),
+        lambda reasons: "i-0" not in reasons and "File exists" in reasons.get("i-1", ""),
     )
     blocked.unlink()
-    poll_until(lambda: stage.runtime.obstacles(["i-0", "i-1"]), lambda obstacles: obstacles == {})
+    poll_until(lambda: stage.runtime.unready_reasons(["i-0", "i-1"]), lambda reasons: reasons == {})
     assert not [pod_id for pod_id in stage.runtime.list_pods() if pod_id.startswith("probe")]
     assert not blocked.exists()
 
@@ -153,13 +153,13 @@ def test_unresponsive_agents_and_unregistered_raylets_prevent_readiness(
     silent = replace(at["i-0"], instance_id="i-8", address=at["i-0"].address.rpartition(".")[0] + ".250")
     unregistered = replace(at["i-1"], instance_id="i-9")
     runtime = RayRuntime(tmp_path / "other", lambda: [*at.values(), silent, unregistered])
-    obstacles = poll_until(
-        lambda: runtime.obstacles(["i-head", "i-0", "i-1", "i-8", "i-9", "i-10"]),
-        lambda obstacles: list(obstacles) == ["i-8", "i-9", "i-10"],
+    reasons = poll_until(
+        lambda: runtime.unready_reasons(["i-head", "i-0", "i-1", "i-8", "i-9", "i-10"]),
+        lambda reasons: list(reasons) == ["i-8", "i-9", "i-10"],
     )
-    assert f"the node at http://{silent.address}:{AGENT_PORT} is not responding" in obstacles["i-8"]
-    assert obstacles["i-9"] == "raylet is not registered at the head node"
-    assert obstacles["i-10"] == "the machine's address is not known yet"
+    assert f"the node at http://{silent.address}:{AGENT_PORT} is not responding" in reasons["i-8"]
+    assert reasons["i-9"] == "raylet is not registered at the head node"
+    assert reasons["i-10"] == "the machine's address is not known yet"
 
 
 def test_stopping_a_pod_can_be_retried_once_its_node_is_reachable(stage: RayStage, tmp_path: Path) -> None:
@@ -269,8 +269,8 @@ def test_pods_survive_killed_raylets_and_the_loss_of_the_head(stage: RayStage) -
         running(stage.runtime, f"p-{instance_id}")
     reports = stage.runtime.get_reports(list(stage.runtime.list_pods()))
     os.kill(cluster.raylet("i-0"), signal.SIGKILL)
-    poll_until(lambda: stage.runtime.obstacles(["i-0"]))
-    poll_until(lambda: not stage.runtime.obstacles(["i-0"]))
+    poll_until(lambda: stage.runtime.unready_reasons(["i-0"]))
+    poll_until(lambda: not stage.runtime.unready_reasons(["i-0"]))
     os.kill(cluster.store(), signal.SIGKILL)
     for instance_id in ("i-head", "i-0", "i-1"):
         again = order(f"q-{instance_id}", "echo", "back", instance_id=instance_id)

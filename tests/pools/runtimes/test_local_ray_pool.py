@@ -30,8 +30,8 @@ from tests.pools.stage import SYSTEM, pool
 PATIENCE = 240.0
 
 
-def has_no_obstacles(runtime: RayRuntime, instance_id: str) -> bool:
-    return not runtime.obstacles([instance_id])
+def is_ready(runtime: RayRuntime, instance_id: str) -> bool:
+    return not runtime.unready_reasons([instance_id])
 
 
 class LocalRayPool:
@@ -120,7 +120,7 @@ def test_local_ray_pool_replaces_dead_nodes_and_leaves_no_processes(
     local_pool.until(lambda: local_pool.states() == ["ready", "ready"])
     head = local_pool.node(0)
     for number, node in enumerate((head, again)):
-        local_pool.until(partial(has_no_obstacles, local_pool.runtime, node.instance_id))
+        local_pool.until(partial(is_ready, local_pool.runtime, node.instance_id))
         pod = order(f"p-4-{number}", "true", instance_id=node.instance_id)
         local_pool.runtime.start(pod)
         assert ended(local_pool.runtime, pod.pod_id).exit_code == 0

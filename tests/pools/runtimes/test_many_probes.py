@@ -75,7 +75,9 @@ def stage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Stage:
 
 def test_nodes_boot_concurrently_even_if_they_outnumber_the_runtime_threads(stage: Stage) -> None:
     instances, results = stage.boot("a", 20), list[dict[str, str]]()
-    thread = threading.Thread(target=lambda: results.append(stage.runtime.obstacles(instances)), daemon=True)
+    thread = threading.Thread(
+        target=lambda: results.append(stage.runtime.unready_reasons(instances)), daemon=True
+    )
     thread.start()
     thread.join(HANG_SECONDS)
     assert results == [{}]
@@ -88,21 +90,21 @@ def test_probes_of_one_pool_continue_while_another_pool_is_probed(
     stage.agent.ends = False
     first, second = stage.boot("a", 2), stage.boot("b", 2)
     for instances in (first, second, first, second):
-        assert set(stage.runtime.obstacles(instances).values()) == {"the probe pod is running"}
+        assert set(stage.runtime.unready_reasons(instances).values()) == {"the probe pod is running"}
     assert len(stage.agent.pods) == 4, "each node is probed once"
     assert stage.agent.stopped == []
     stage.agent.ends = True
     for _ in range(2):
-        assert stage.runtime.obstacles(first) == stage.runtime.obstacles(second) == {}
+        assert stage.runtime.unready_reasons(first) == stage.runtime.unready_reasons(second) == {}
     assert len(stage.agent.pods) == 4, "a node that passed is not probed again"
 
 
 def test_probes_of_nodes_that_have_ended_are_deleted(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(probes, "WAIT_SECONDS", 0.0)
     stage.agent.ends = False
-    stage.runtime.obstacles(stage.boot("a", 2))
+    stage.runtime.unready_reasons(stage.boot("a", 2))
     instances = stage.boot("b", 1)
     del stage.nodes[0]
-    stage.runtime.obstacles(instances)
+    stage.runtime.unready_reasons(instances)
     assert len(stage.agent.pods) == 3
     assert len(stage.runtime.ledger.pod_ids()) == 2

@@ -40,30 +40,30 @@ def node(tmp_path: Path) -> Node:
 
 def test_node_is_ready_after_its_probe_pod_has_run_and_been_cleaned_up(node: Node) -> None:
     first = node.probes()
-    poll_until(lambda: first.obstacles(NODE), lambda obstacles: obstacles == {})
+    poll_until(lambda: first.unready_reasons(NODE), lambda reasons: reasons == {})
     assert node.runtime.list_pods() == ()
     assert node.workspaces == []
     assert list((node.root / "logs").iterdir()) == []
-    assert first.obstacles(NODE) == {}, "a node that passed is not probed again"
+    assert first.unready_reasons(NODE) == {}, "a node that passed is not probed again"
     assert list((node.root / "pods").iterdir()) == []
 
 
 def test_failed_probe_reports_the_reason_and_is_retried(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     (node.root / "workspaces/probe").write_text("in the way")
     first = node.probes()
-    [reason] = first.obstacles(NODE).values()
+    [reason] = first.unready_reasons(NODE).values()
     assert reason.startswith("the probe pod could not be run: ")
     assert "File exists" in reason
     (node.root / "workspaces/probe").unlink()
     monkeypatch.setattr(probes, "COMMAND", "echo the disk is full; exit 4")
     poll_until(
-        lambda: first.obstacles(NODE),
-        lambda obstacles: obstacles == {"box-1/7": "the probe pod failed: exit code 4: the disk is full"},
+        lambda: first.unready_reasons(NODE),
+        lambda reasons: reasons == {"box-1/7": "the probe pod failed: exit code 4: the disk is full"},
     )
     monkeypatch.undo()
-    assert first.obstacles(NODE) != {}, "the next probe is delayed"
+    assert first.unready_reasons(NODE) != {}, "the next probe is delayed"
     monkeypatch.setattr(probes, "RETRY_SECONDS", 0.0)
-    poll_until(lambda: first.obstacles(NODE), lambda obstacles: obstacles == {})
+    poll_until(lambda: first.unready_reasons(NODE), lambda reasons: reasons == {})
 
 
 @pytest.mark.parametrize(("devices", "exit_code"), [("GPU-a", 9), ("", 0)])
@@ -84,20 +84,20 @@ def test_hanging_probe_is_stopped(node: Node, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(probes, "WAIT_SECONDS", 0.1)
     monkeypatch.setattr(probes, "TIMEOUT_SECONDS", 0.2)
     first = node.probes()
-    poll_until(lambda: first.obstacles(NODE), lambda obstacles: "did not finish within" in str(obstacles))
-    poll_until(lambda: first.obstacles(NODE) and node.runtime.list_pods() == ())
+    poll_until(lambda: first.unready_reasons(NODE), lambda reasons: "did not finish within" in str(reasons))
+    poll_until(lambda: first.unready_reasons(NODE) and node.runtime.list_pods() == ())
 
 
 def test_restarted_scheduler_resumes_probes_and_deletes_probes_of_ended_nodes(
     node: Node, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(probes, "WAIT_SECONDS", 0.0)
-    node.probes().obstacles({**NODE, "box-2/8": ()})
+    node.probes().unready_reasons({**NODE, "box-2/8": ()})
     started = set(node.runtime.list_pods())
     assert len(started) == 2
     after = node.probes()
-    poll_until(lambda: after.obstacles(NODE), lambda obstacles: obstacles == {})
-    poll_until(lambda: after.obstacles(NODE) or node.runtime.list_pods(), lambda left: not left)
+    poll_until(lambda: after.unready_reasons(NODE), lambda reasons: reasons == {})
+    poll_until(lambda: after.unready_reasons(NODE) or node.runtime.list_pods(), lambda left: not left)
 
 
 def test_probe_runs_on_a_node_that_serves_only_another_project(
@@ -107,5 +107,5 @@ def test_probe_runs_on_a_node_that_serves_only_another_project(
     monkeypatch.setenv("BERTH_ISOLATION", "auto")
     node.runtime.start(order("p-1", "true", project="vision"))
     first = node.probes()
-    poll_until(lambda: first.obstacles(NODE), lambda obstacles: obstacles == {})
+    poll_until(lambda: first.unready_reasons(NODE), lambda reasons: reasons == {})
     assert (node.root / "workspaces/.project").read_text() == "vision"

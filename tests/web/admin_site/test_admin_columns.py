@@ -168,6 +168,6 @@ def test_project_form_explains_its_fields(admin_client: Client, cast: Cast) -> N
     page = text_of(
         admin_client.get(reverse("admin:projects_project_change", args=[cast.vision.pk])).content.decode()
     )
-    assert "Before reclaim" in page and "before they are reclaimed for another queue" in page
+    assert "Min runtime before reclaim" in page and "before they are reclaimed for another queue" in page
     assert "Documents and metrics refer to it, so it is fixed." in page
     assert "Optional full name, shown with the name." in page

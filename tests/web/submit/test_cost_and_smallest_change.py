@@ -90,7 +90,9 @@ def test_prediction_of_a_queued_workload_shows_the_smallest_change(cast: Cast, d
     assert "role worker requested 2 GPUs instead of 4" in card and "Apply to the form" in card
 
 
-def test_smallest_change_shows_the_lost_work_of_the_workload_to_end(cast: Cast, dave: Client) -> None:
+def test_smallest_change_shows_the_work_lost_by_the_workload_that_would_be_ended(
+    cast: Cast, dave: Client
+) -> None:
     node = make.node(cast.pool, gpus=2)
     make.quota(cast.research, cast.pool, 64)
     make.quota(cast.vision, cast.pool, 64)

@@ -296,7 +296,7 @@ class ShareRound(Model):
 
 
 class ShareTraceEntry(Model):
-    """Computation of a queue's share of one resource, in numbers and sentences."""
+    """Calculation of a queue's share of one resource, step by step, with explanations."""
 
     kind: str = ""
     name: str
