@@ -40,7 +40,7 @@ def test_every_number_links_to_the_rows_that_it_counts(
     array = submit_array(cast, "grid", 2)
     Workload.objects.filter(array=array).update(phase="failed", ended_at=make.ago(hours=1))
     client = sign_in("dave")
-    assert figure(client, "Failed (24 h)")[1].split() == ["1", "workload"], "without failed tasks"
+    assert figure(client, "Failed (24 h)")[1].split() == ["1", "plus", "2", "tasks"]
     WorkloadArray.objects.filter(pk=array.pk).update(state="failed", ended_at=make.ago(hours=1))
     rows = client.get(figure(client, "Failed (24 h)")[0]).context["slice"].rows
     assert {row.array.name if row.array else row.name for row in rows} == {"broken", "grid"}

@@ -30,7 +30,7 @@ from pools.models import NodePool
 from projects.access import Action, may, may_submit_anywhere, visible_pools
 from projects.actor import Actor
 from projects.known_names import unknown_pool_problem
-from projects.models import Workload
+from projects.models import ArrayState, Phase, Workload
 from projects.selectors import workload_count, workloads
 from projects.services.workloads.pending.unschedulable import REASON as UNSCHEDULABLE
 from projects.web.workloads.engine_rows import only_folded_engines
@@ -221,16 +221,21 @@ def select_busiest(tops: list[QuotaLine]) -> tuple[list[tuple[QuotaLine, list[Qu
 def count_by_state(actor: Actor, pools: Iterable[NodePool], now: datetime) -> dict[str, Any]:
     """Return the number of workloads by state, as in the workload list.
 
-    `failed` counts the workloads that failed in the last day, and `partly_pending` the running arrays with
-    pending tasks. `waiting_since` is the time at which the longest wait began, or None.
+    `failed` counts the workloads that failed in the last day, and `failed_tasks` the tasks of active arrays
+    that did. `partly_pending` counts the running arrays with pending tasks. `waiting_since` is the time at
+    which the longest wait began, or None.
     """
     rows = workloads(actor).filter(pools__overlap=[pool.name for pool in pools]).order_by()
     counts = {state: state_count(state) for state in COUNTED_STATES}
     counts["failed"] = workload_count(failed_since_condition(now - DAY))
     in_part = Q(state_condition("running"), array__isnull=False, phase__in=PENDING_PHASES)
+    failed_tasks = Q(
+        phase=Phase.FAILED, array__state=ArrayState.ACTIVE, ended_at__gte=now - DAY, superseded=False
+    )
     queued = Q(phase__in=PENDING_PHASES, held=False) & ~Q(reason=UNSCHEDULABLE)
     result = rows.aggregate(
         **counts,
+        failed_tasks=Count("pk", filter=failed_tasks),
         partly_pending=Count("array", filter=in_part, distinct=True),
         waiting_since=Min("pending_since", filter=queued),
     )
