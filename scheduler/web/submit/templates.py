@@ -44,7 +44,7 @@ SAVE = "save"
 Row = tuple[Template, bool, bool, str, list[str]]
 COLUMNS: tuple[Column[Row], ...] = (
     Column("name", "Template", lambda row: row[0].name, order="name"),
-    Column("project", "Project", lambda row: row[0].project.name, order="project__name"),
+    Column("project", "Project", lambda row: row[0].project.name, order="project__name", is_secondary=True),
     Column("description", "Description", lambda row: row[0].description),
     Column("requests", "Requests", lambda row: row[3]),
     Column("schedules", "Schedules", lambda row: ", ".join(row[4])),

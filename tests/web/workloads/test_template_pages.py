@@ -63,9 +63,9 @@ def test_template_list_shows_what_the_roles_request(roles: str, shown: str) -> N
 
 def test_template_list_offers_actions_by_role(nightly_template: Template, sign_in: SignIn) -> None:
     shown = {name: sign_in(name).get("/templates").content.decode() for name in ("dave", "erin", "grace")}
-    assert "Edit<" in shown["dave"] and "Use template<" in shown["dave"]
+    assert 'href="/templates/vision/nightly/edit"' in shown["dave"] and "Use template<" in shown["dave"]
     assert (
-        "nightly" in shown["erin"] and "Use template<" not in shown["erin"] and "Edit<" not in shown["erin"]
+        "nightly" in shown["erin"] and "Use template<" not in shown["erin"] and "/edit" not in shown["erin"]
     )
     assert "vision/nightly" not in shown["grace"]
     assert "No templates yet" in shown["grace"]
