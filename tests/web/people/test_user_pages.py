@@ -22,7 +22,9 @@ def path(cast: Cast, name: str = "dave", step: str = "deactivate") -> str:
 
 def test_platform_admin_deactivates_and_activates_a_user(cast: Cast, sign_in: SignIn) -> None:
     admin, dave = sign_in("alice"), sign_in("dave")
-    assert f'href="{path(cast)}"' in admin.get("/access").content.decode()
+    access = admin.get("/access").content.decode()
+    assert f'href="{path(cast)}"' in access
+    assert access.count(">Users and roles<") == 2, "the tab and the hidden caption, but no heading"
     question = admin.get(path(cast)).content.decode()
     assert "Deactivate dave?" in question and "Their workloads keep running" in question
     assert admin.post(path(cast)).status_code == 302
