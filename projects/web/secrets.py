@@ -244,9 +244,7 @@ def add(request: Request, kind: str) -> HttpResponse:
     if replaces and "name" not in form.errors:
         title = _fix_owner_and_name(form, noun)
     text = "The current value is lost. Running pods keep it until they start again." if replaces else ""
-    return form_page(
-        request, form, title=title, label=label, back=reverse("secrets"), text=text, danger=replaces
-    )
+    return form_page(request, form, title=title, label=label, back=reverse("secrets"), text=text)
 
 
 def _fix_owner_and_name(form: SecretForm, noun: str) -> str:

@@ -12,8 +12,8 @@ def test_entered_secret_survives_the_replacement_confirmation(opened: Open, scen
     before = ProjectSecret.objects.get(name="hf-token")
     with opened("carol") as (page, faults):
         open_settled(page, "/secrets")
-        page.get_by_text("Add", exact=True).click()
-        page.get_by_role("link", name="Add secret").click()
+        page.get_by_text("Add secret", exact=True).click()
+        page.get_by_role("link", name="Value").click()
         form = page.locator("dialog form")
         form.get_by_label("Owner").select_option("project/vision")
         form.get_by_label("Name").fill("hf-token")
@@ -25,8 +25,8 @@ def test_entered_secret_survives_the_replacement_confirmation(opened: Open, scen
         expect(form.get_by_label("Value")).to_have_value("hf_new value\nof two lines")
         form.get_by_role("button", name="Replace secret").click()
         expect(page.get_by_text("Secret hf-token replaced.")).to_be_visible()
-        page.get_by_text("Add", exact=True).click()
-        page.get_by_role("link", name="Add secret").click()
+        page.get_by_text("Add secret", exact=True).click()
+        page.get_by_role("link", name="Value").click()
         expect(page.locator("dialog form").get_by_label("Value")).to_have_value("")
         assert [fault for fault in faults if "422" not in fault] == []
     assert ProjectSecret.objects.get(pk=before.pk).version == before.version + 1

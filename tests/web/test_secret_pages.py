@@ -73,7 +73,8 @@ def test_new_secret_replaces_an_existing_one_only_after_confirmation(cast: Cast,
     question = text(answer)
     assert answer.status_code == 422
     assert "hf-token exists (set by carol on " in question and "Replace it?" in question
-    assert "Replace secret</button>" in question and "Add secret" not in question
+    assert '<button class="button primary">Replace secret</button>' in question
+    assert "Add secret" not in question
     assert unseal(ProjectSecret.objects.get().sealed) == TOKEN, "nothing is stored before the confirmation"
     confirmed = added | {"replaces": hidden_value(question)}
     set_project_secret(
@@ -159,7 +160,7 @@ def test_platform_admin_sets_and_replaces_a_pools_s3_key(cast: Cast, sign_in: Si
     wrong = text(alice.post(address, form | {"username": "a b"}, headers=HTMX))
     assert "valid access key ID" in wrong
     assert "project/vision" not in wrong
-    assert "Add S3 key" not in text(sign_in("carol").get("/secrets"))
+    assert "S3 key</a>" not in text(sign_in("carol").get("/secrets"))
     assert sign_in("carol").get(address).status_code == 403
 
 
@@ -171,7 +172,7 @@ def test_members_see_secret_names_and_cannot_change_secrets(cast: Cast, sign_in:
     for name in ("dave", "erin"):
         page = text(sign_in(name).get("/secrets"))
         assert "hf-token" in page and "shared" in page
-        assert "Add registry" not in page and "Replace" not in page and "Delete" not in page
+        assert "Registry credentials</a>" not in page and "Replace" not in page and "Delete" not in page
         assert sign_in(name).post("/secrets/new/value", FORM).status_code == 422, "the owner is not offered"
         assert sign_in(name).get("/secrets/new/registry").status_code == 403
         assert sign_in(name).post("/secrets/project/vision/hf-token/delete").status_code == 403
