@@ -5,7 +5,7 @@ from typing import Any, cast
 
 from django import forms
 
-from berth.core.spec.values.addresses import Channel
+from berth.core.spec.values.addresses import CHAT_PREFIX, Channel, detect_channel
 from berth.server.web.forms import Form
 from projects.models import Subscription
 from projects.models.notifications import MAX_PENDING_MINUTES
@@ -13,6 +13,12 @@ from projects.services.notifications import subscriptions as service
 
 MINE, PLATFORM = "mine", "platform"
 DEFAULT_MINUTES = 60  # default of the pending threshold
+CHANNELS = {Channel.MAIL: "Email", Channel.CHAT: "Slack", Channel.WEBHOOK: "Webhook"}
+ADDRESS_ADVICE = {
+    Channel.MAIL: "Enter an email address, for example ada@example.com.",
+    Channel.CHAT: "Enter the URL of a Slack webhook, for example https://hooks.slack.com/services/….",
+    Channel.WEBHOOK: "Enter a URL, for example https://example.com/hook.",
+}
 TITLES = {
     "preempted": "Workload evicted",
     "started": "Workload started",
@@ -55,10 +61,11 @@ class SubscriptionForm(Form):
         required=False,
         widget=forms.NumberInput(attrs={"class": "short"}),
     )
+    channel = forms.ChoiceField(label="Channel", choices=list(CHANNELS.items()))
     to = forms.CharField(
         label="To",
         max_length=2000,
-        help_text="An email address, https://…, or slack:https://… for a Slack webhook.",
+        help_text="An email address, or the URL of a webhook.",
         widget=forms.TextInput(attrs={"data-secret": ""}),  # a webhook address is a secret
     )
 
@@ -71,7 +78,17 @@ class SubscriptionForm(Form):
         needs_threshold = "pending" in cleaned.get("events", ())
         if needs_threshold and cleaned.get("pending_minutes", 0) is None:
             self.add_error("pending_minutes", "Enter a number of minutes.")
+        if (channel := cleaned.get("channel")) and (to := cleaned.get("to")):
+            self._clean_address(Channel(channel), to)
         return cleaned
+
+    def _clean_address(self, channel: Channel, to: str) -> None:
+        """Add the Slack prefix to the URL of a Slack channel. Report an address of another channel."""
+        detected = detect_channel(to)
+        if channel == Channel.CHAT and detected == Channel.WEBHOOK:
+            self.cleaned_data["to"] = f"{CHAT_PREFIX}{to}"
+        elif detected != channel and not (channel == Channel.WEBHOOK and detected == Channel.CHAT):
+            self.add_error("to", ADDRESS_ADVICE[channel])
 
     def set_scopes(self, choices: Sequence[tuple[str, str]]) -> None:
         """Offer the scopes, and show each event only for the scopes that can send it."""
@@ -89,10 +106,19 @@ class EditSubscriptionForm(SubscriptionForm):
 
     def __init__(self, *args: Any, row: Subscription, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
+        self.row = row
         del self.fields["scope"]
         allowed = service.allowed_events(row.user or row.project or row.department)
         events = cast("forms.MultipleChoiceField", self.fields["events"])
         events.choices = [(event, title) for event, title in TITLES.items() if event in allowed]
         if row.channel != Channel.MAIL:
             self.fields["to"].required = False
-            self.fields["to"].help_text = f"Leave empty to keep {service.display_address(row.to)}"
+            address = service.display_address(row.to).removeprefix(CHAT_PREFIX)
+            self.fields["to"].help_text = f"Leave empty to keep {address}"
+
+    def clean(self) -> dict[str, Any]:
+        cleaned = super().clean()
+        channel = cleaned.get("channel", self.row.channel)
+        if channel != self.row.channel and not cleaned.get("to") and "to" not in self.errors:
+            self.add_error("to", ADDRESS_ADVICE[Channel(channel)])
+        return cleaned

@@ -15,6 +15,7 @@ from berth.core.errors import Conflict, Forbidden
 from berth.core.spec.values.addresses import CHAT_PREFIX, Channel
 from berth.server.web.faults import add_remaining_errors, form_errors
 from berth.server.web.lists.tables import Column, list_query, requested_csv, table_state
+from berth.server.web.numbers import duration
 from berth.server.web.pages import Request, confirm_page, form_page, page, signed_in, success_response
 from projects.access import Action, administered_departments, administered_projects, may
 from projects.actor import Actor
@@ -22,6 +23,7 @@ from projects.models import Delivery, Subscription
 from projects.selectors import departments, find_owner, projects, subscriptions
 from projects.services.notifications import subscriptions as service
 from projects.web.notification_forms import (
+    CHANNELS,
     DEFAULT_MINUTES,
     MINE,
     PLATFORM,
@@ -32,7 +34,6 @@ from projects.web.notification_forms import (
 
 MAX_DELIVERIES = 30
 TEST_TITLE = "Test message"
-CHANNELS = {Channel.MAIL: "Email", Channel.CHAT: "Slack", Channel.WEBHOOK: "Webhook"}
 
 # Table row: subscription, channel, masked address, short event titles and latest delivery.
 SubscriptionRow = tuple[Subscription, str, str, list[str], Delivery | None]
@@ -87,7 +88,7 @@ def _subscription_rows(rows: list[Subscription]) -> list[SubscriptionRow]:
 def _short_title(row: Subscription, event: str) -> str:
     """Return the event's title without the "Workload" prefix that nearly all titles share."""
     if event == "pending":
-        return f"Pending for {row.pending_minutes} minute{'' if row.pending_minutes == 1 else 's'}"
+        return f"Pending for {duration(60 * row.pending_minutes)}"
     title = TITLES[event].removeprefix("Workload ")
     return title[:1].upper() + title[1:]
 
@@ -162,6 +163,7 @@ def add(request: Request) -> HttpResponse:
     is_subscribed = subscriptions(request.actor).filter(user=request.user.pk, to=email).exists()
     initial = {
         "scope": MINE, "events": ["preempted", "failed", "pending"], "pending_minutes": DEFAULT_MINUTES,
+        "channel": Channel.MAIL,
         "to": "" if is_subscribed else email,
     }  # fmt: skip
     form = SubscriptionForm(request.POST or None, initial=initial, auto_id="subscription_%s")
@@ -200,7 +202,7 @@ def _check_values(request: Request, values: Mapping[str, Any]) -> None:
 def edit(request: Request, subscription_id: int) -> HttpResponse:
     row = _find_subscription(request, subscription_id)
     initial = {
-        "events": row.events, "pending_minutes": row.pending_minutes,
+        "events": row.events, "pending_minutes": row.pending_minutes, "channel": row.channel,
         "to": row.to if row.channel == Channel.MAIL else "",
     }  # fmt: skip
     form = EditSubscriptionForm(request.POST or None, row=row, initial=initial, auto_id="subscription_%s")

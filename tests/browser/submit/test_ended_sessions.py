@@ -147,6 +147,7 @@ def test_dialog_form_input_is_restored_when_the_form_opens_as_a_full_page(opened
 def test_draft_is_not_restored_for_another_user_and_contains_no_secrets(opened: Open, scene: Scene) -> None:
     with opened("dave") as (page, _):
         page.goto("/notifications/new")
+        page.get_by_label("Channel").select_option("webhook")
         page.get_by_label("To", exact=True).fill("https://hooks.example.org/a-secret")
         page.get_by_label("Pending threshold (minutes)").fill("17")
         end_session()
