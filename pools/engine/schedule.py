@@ -1,9 +1,12 @@
 """Parse cron schedules and find their latest run."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta, tzinfo
 
 from cronsim import CronSim, CronSimError
+
+from berth.core.problems import format_value
 
 NICKNAMES = {
     "@yearly": "0 0 1 1 *", "@annually": "0 0 1 1 *", "@monthly": "0 0 1 * *", "@weekly": "0 0 * * 0",
@@ -17,7 +20,7 @@ FIELDS = "minute, hour, day of month, month and day of week"
 
 
 class InvalidSchedule(ValueError):
-    """Raised for an invalid cron schedule. The message contains the invalid field and its allowed values."""
+    """Raised for an invalid cron schedule. The message names the invalid fields and their allowed values."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +57,26 @@ def parse_schedule(text: str) -> Schedule:
     try:
         CronSim(" ".join(words), datetime(2000, 1, 1))  # noqa: DTZ001 - only parsed
     except CronSimError as error:
-        field = str(error).removeprefix("Bad ")
-        raise InvalidSchedule(f"has an invalid {field}; allowed: {ALLOWED.get(field, FIELDS)}") from None
+        raise InvalidSchedule(_describe_invalid_fields(words) or _describe_field(error)) from None
     return Schedule(" ".join(words))
+
+
+def _describe_invalid_fields(words: Sequence[str]) -> str:
+    """Return a sentence that names each field that is invalid by itself, or "" if there is none."""
+    invalid = []
+    for position, word in enumerate(words):
+        alone = [word if index == position else "*" for index in range(len(words))]
+        try:
+            CronSim(" ".join(alone), datetime(2000, 1, 1))  # noqa: DTZ001 - only parsed
+        except CronSimError as error:
+            invalid.append((str(error).removeprefix("Bad "), format_value(word)))
+    fields = " and ".join(f"{field} {value}" for field, value in invalid)
+    if len(invalid) == 1:
+        return f"has an invalid {fields}; allowed: {ALLOWED[invalid[0][0]]}"
+    allowed = ", ".join(f"{field} {ALLOWED[field]}" for field, _ in invalid)
+    return f"has an invalid {fields}; allowed: {allowed}" if invalid else ""
+
+
+def _describe_field(error: CronSimError) -> str:
+    field = str(error).removeprefix("Bad ")
+    return f"has an invalid {field}; allowed: {ALLOWED.get(field, FIELDS)}"

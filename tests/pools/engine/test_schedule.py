@@ -62,8 +62,9 @@ def test_schedule_runs_once_at_a_local_time_that_occurs_twice() -> None:
     ("text", "message"),
     [
         ("0 9 * *", "has 4 fields instead of 5"),
-        ("60 9 * * *", "has an invalid minute; allowed: 0 to 59"),
-        ("0 9 * * mo", "invalid day-of-week; allowed: 0 to 7 or sun to sat"),
+        ("60 9 * * *", "has an invalid minute '60'; allowed: 0 to 59"),
+        ("60 25 * * *", "has an invalid minute '60' and hour '25'; allowed: minute 0 to 59, hour 0 to 23"),
+        ("0 9 * * mo", "invalid day-of-week 'mo'; allowed: 0 to 7 or sun to sat"),
         ("0 17-9 * * *", "invalid hour"),
         ("0 0 31 feb,apr *", "invalid day-of-month"),
         ("*/0 * * * *", "invalid minute"),
