@@ -19,7 +19,7 @@ from tests.services.test_autoscaling import QUICK_SETTINGS, run
 from tests.web.conftest import streamed
 
 HTMX = {"HX-Request": "true"}
-STATE = re.compile(r">(Met|Quiet|Holds|Unknown)<")
+STATE = re.compile(r">(Met|Not met|Holds|Unknown)<")
 
 
 @pytest.fixture
@@ -86,6 +86,7 @@ def test_service_metrics_are_shown_and_exported_for_the_time_range_in_the_url(
     for span, rows in (("1h", 1), ("6h", 2)):
         csv = streamed(dave.get(f"{at}&span={span}&format=csv")).decode()
         assert len(csv.splitlines()) == 1 + rows
+    assert "Metrics outdated, measured" in dave.get("/services").content.decode()
     service.points.filter(engines=1).delete()
     assert "No metrics in this time range" in shown("") and "Choose a longer time range." in shown("")
     assert "No metrics in this time range" not in shown("&span=24h")
@@ -151,6 +152,7 @@ def test_forms_scale_a_service_and_configure_its_autoscaler(
         dialog = dave.get(to, headers=HTMX).content.decode()
         assert "A scale-out to 3 engines by dave is in progress. Wait until it ends, or cancel it." in dialog
         assert f'href="{at}/cancel/{request.pk}">Cancel scale-out</a>' in dialog
+    assert f'<a href="{at}">{service}</a></nav>' in dave.get(f"{at}/scale-in").content.decode()
     page = dave.get(at).content.decode()
     assert '<span class="menu-off" role="link" aria-disabled="true">Scale out</span>' in page
     assert "A scale-out to 3 engines by dave is in progress. Wait until it ends, or cancel it." in page
@@ -158,6 +160,7 @@ def test_forms_scale_a_service_and_configure_its_autoscaler(
     ScaleRequest.objects.update(status="ROLLING_BACK", ends_as="CANCELLED")
     page = dave.get(at).content.decode()
     assert "Cancelling the scale-out" in page and "Times out" not in page
+    assert "Show pending reason" not in page
     ScaleRequest.objects.update(status="PENDING", ends_as="")
     assert dave.post(f"{at}/cancel/{request.pk}", headers=HTMX).status_code == 204
     assert stage.reload(request).status == "CANCELLED"

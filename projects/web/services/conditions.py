@@ -35,7 +35,7 @@ def measured_at(window: SampleWindow, now: datetime) -> datetime | None:
 def condition_row(one: Condition, config: AutoscalerConfig, *, is_fresh: bool) -> dict[str, Any]:
     """Return a condition's table row: its state, and the latest value and threshold with units."""
     state = (
-        "unknown" if one.is_met is None else "met" if one.triggered else "holds" if one.is_met else "quiet"
+        "unknown" if one.is_met is None else "met" if one.triggered else "holds" if one.is_met else "not_met"
     )
     threshold = one.threshold
     if one.name == names.QUEUE_BACKLOG:
@@ -49,7 +49,7 @@ def condition_row(one: Condition, config: AutoscalerConfig, *, is_fresh: bool) -
         "held": min(one.held, one.duration),
         "duration": one.duration,
         "state": state,
-        "tone": {"unknown": "", "met": "accent", "holds": "info", "quiet": ""}[state],
+        "tone": {"unknown": "plain", "met": "good", "holds": "info", "not_met": "plain"}[state],
         "reporting": f"{one.reporting if is_fresh else 0} of {one.engines}",
     }
 

@@ -288,6 +288,8 @@ def _request_progress(request: ScaleRequest) -> dict[str, Any]:
         "steps": [(state, reached_at.get(state), state == request.status) for state in state_names],
         "engines": engines,
         "pending_engines": [
-            engine for engine in engines if engine.state == "CREATING" and engine.workload is not None
+            engine
+            for engine in engines
+            if engine.state == "CREATING" and engine.workload is not None and request.status != "ROLLING_BACK"
         ],
     }
