@@ -141,6 +141,7 @@ def _render_scaling_refusal(request: Request, row: Service, running: ScaleReques
         action=("Cancel scale-out", cancel_url) if may_cancel else None,
         danger=True,
         back=_service_url(row),
+        crumbs=[("Services", reverse("services")), (str(row), _service_url(row))],
         status=409 if request.method == "POST" else 200,
     )
 

@@ -107,6 +107,7 @@ def render_refusal(
     links: Sequence[tuple[str, str]] = (),
     action: tuple[str, str] | None = None,
     danger: bool = False,
+    crumbs: Sequence[tuple[str, str]] = (),
     status: int = 200,
 ) -> HttpResponse:
     """Explain why an action is not possible.
@@ -116,6 +117,7 @@ def render_refusal(
     """
     context = {
         "title": title, "text": text, "back": back, "links": links, "action": action, "danger": danger,
+        "crumbs": crumbs,
     }  # fmt: skip
     return page(request, "web/refusal.html", context, inner="web/refusal_body.html", status=status)
 
