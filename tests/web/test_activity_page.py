@@ -53,6 +53,7 @@ def test_quota_change_is_described_in_one_sentence_with_the_changed_values(
     assert ("GPUs", "2") in [(change.label, change.after) for change in first.changes]
     assert sentence(second) == "bob changed the quota of vision in pool local: GPUs 2 → 4, GPU limit ∞ → 8"
     assert (second.link, second.changes) == ("/quotas?pool=local", [])
+    assert ("set_quota", "Create or change quota") in sign_in("carol").get("/activity").context["actions"]
 
 
 def test_quota_change_entry_shows_number_comment_expiry_and_reverted_change(

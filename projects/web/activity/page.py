@@ -2,11 +2,13 @@
 
 from datetime import datetime, timedelta
 from itertools import groupby
+from operator import itemgetter
 
 from django.http import HttpResponse, StreamingHttpResponse
 from django.utils import timezone
 from django.views.decorators.http import require_GET
 
+from berth.core.wording.words import token_to_words
 from berth.db.queries.known_names import NameColumn, unknown_value_problem
 from berth.server.web.lists.filters import describe_unknown
 from berth.server.web.lists.periods import parse_period
@@ -22,6 +24,12 @@ from projects.web.activity.entries import NOUNS, ActivityEntry, describe_entries
 from projects.web.activity.grouping import group_entries
 from projects.web.activity.values import format_changes
 
+# Titles of actions whose names do not say enough in the filter.
+ACTION_TITLES = {
+    "grant": "Grant role", "issue": "Issue API token", "set_budget": "Create or change budget",
+    "set_quota": "Create or change quota", "set_schedule": "Create or change schedule",
+    "set_secret": "Create or replace secret", "set_template": "Create or change template",
+}  # fmt: skip
 FILTERS = {"actor": "actor", "action": "action", "kind": "object_type"}
 COLUMNS: tuple[Column[Audit], ...] = (
     Column("at", "Time", lambda row: row.at, order="pk"),
@@ -63,6 +71,7 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
     )
     everything = audit(request.actor).order_by()
     kinds = everything.order_by("object_type").values_list("object_type", flat=True).distinct()
+    actions = everything.order_by("action").values_list("action", flat=True).distinct()
     actors = set(everything.order_by("actor").values_list("actor", flat=True).distinct())
     entries = describe_entries(request.actor, listing.rows)
     today = timezone.now().astimezone(zone)
@@ -74,13 +83,17 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
             (_day_title(day, today), list(group_entries(of_day)))
             for day, of_day in groupby(entries, key=lambda entry: _local_day(entry, today))
         ],
-        "actions": everything.order_by("action").values_list("action", flat=True).distinct(),
+        "actions": sorted(((name, _action_title(name)) for name in actions), key=itemgetter(1)),
         "actors": sorted({*actors, filters["actor"]} - {""}),
         "kinds": [(kind, NOUNS.get(kind, kind)) for kind in kinds],
         "unknown": describe_unknown(*unknown),
         "is_filtered": any(filters.values()),
     }
     return page(request, "projects/activity/list.html", context, inner="projects/activity/rows.html")
+
+
+def _action_title(action: str) -> str:
+    return ACTION_TITLES.get(action) or token_to_words(action)
 
 
 def _local_day(entry: ActivityEntry, now: datetime) -> datetime:
