@@ -14,7 +14,7 @@ def describe_cron(expression: str) -> str:
     if not (minute.isdecimal() and hour.isdecimal()):
         every = hour.removeprefix("*/")
         if minute.isdecimal() and every != hour and every.isdecimal() and (day, weekday) == ("*", "*"):
-            return f"Every {every} hours at minute {int(minute)}"
+            return f"Every {every} hours{_describe_minute(minute)}"
         return ""
     days = _describe_days(day, weekday)
     return f"{days} at {int(hour):02}:{int(minute):02}" if days else ""
@@ -26,7 +26,11 @@ def _describe_hourly(minute: str) -> str:
         return "Every minute"
     if every != minute and every.isdecimal():
         return f"Every {every} minutes"
-    return f"Every hour at minute {int(minute)}" if minute.isdecimal() else ""
+    return f"Every hour{_describe_minute(minute)}" if minute.isdecimal() else ""
+
+
+def _describe_minute(minute: str) -> str:
+    return f" at minute {int(minute)}" if int(minute) else ""
 
 
 def _describe_days(day: str, weekday: str) -> str:

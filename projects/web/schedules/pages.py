@@ -305,11 +305,13 @@ def find_schedule(request: Request, project: str, name: str) -> Schedule:
 
 
 def _row_actions(actor: Actor, row: ScheduleRow) -> list[tuple[str, str]]:
-    return [
+    """Return the row's actions. Run now comes last, so that its buttons are aligned."""
+    actions = [
         (action_name, label.removesuffix(" schedule"))
         for action_name, label in _allowed_actions(actor, row.schedule)
         if action_name != "delete" and not (action_name == "run" and row.is_template_missing)
     ]
+    return sorted(actions, key=lambda action: action[0] == "run")
 
 
 def _allowed_actions(actor: Actor, schedule: Schedule) -> Iterator[tuple[str, str]]:
