@@ -92,7 +92,7 @@ def test_conflicting_quota_edit_shows_the_other_change_and_can_be_saved_again(
     assert answer.status_code == 412
     text = answer.content.decode()
     assert "Changed by bob" in text
-    assert answer.context["differing"] == [("GPUs", "3", "4")], "only bob changed the rank"
+    assert answer.context["differing"] == [("GPU quota", "3", "4")], "only bob changed the rank"
     assert Quota.objects.get().gpu_milli == 3000, "nothing was overwritten"
     again = {name: answer.context["form"][name].value() for name in ("gpu", "rank", "version", "seen")}
     assert alice.post(path, quota_fields(**again), headers=HTMX).status_code == 204

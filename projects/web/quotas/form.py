@@ -19,7 +19,6 @@ from projects.web.quotas.expiry import parse_expiry
 
 # Resources with a limit, and the unit of each.
 LIMITED = (("gpu", "GPUs"), ("cpu", "CPU cores"), ("memory_mib", "MiB"))
-LINES = (("GPU", "gpu"), ("CPU", "cpu"), ("Memory", "memory_mib"))  # title and key of each form row
 EDIT_PATH = "changes[0]"  # path of the quota in the form's draft
 FIELDS = (
     "gpu",
@@ -57,21 +56,21 @@ def _amount_field(label: str, step: str) -> forms.FloatField:
 
 
 class QuotaForm(Form):
-    gpu = _amount_field("GPUs", "any")
+    gpu = _amount_field("GPU quota", "any")
     limit_gpu = _amount_field("GPU limit", "any")
     weight = forms.FloatField(
-        label="Over-quota weight",
+        label="Weight",
         widget=forms.NumberInput(attrs={"class": "short", "step": "any", "min": "0"}),
-        help_text="Weight for sharing over-quota capacity.",
+        help_text="Relative share of over-quota capacity.",
     )
     rank = forms.IntegerField(
         label="Rank",
         required=False,
         widget=forms.NumberInput(attrs={"class": "short", "placeholder": "inherited"}),
     )
-    cpu = _amount_field("CPU cores", "any")
-    limit_cpu = _amount_field("CPU limit", "any")
-    memory_mib = _amount_field("Memory (MiB)", "1")
+    cpu = _amount_field("CPU quota (cores)", "any")
+    limit_cpu = _amount_field("CPU limit (cores)", "any")
+    memory_mib = _amount_field("Memory quota (MiB)", "1")
     limit_memory_mib = _amount_field("Memory limit (MiB)", "1")
     over_quota = forms.BooleanField(label="Can exceed quota", required=False)
     comment = forms.CharField(label="Comment", required=False, max_length=500)
@@ -79,7 +78,7 @@ class QuotaForm(Form):
         label="Expires",
         required=False,
         widget=forms.TextInput(attrs={"type": "datetime-local"}),
-        help_text="Time at which the previous values are restored. Leave empty to make the change permanent.",
+        help_text="The previous values are then restored. Permanent if empty.",
     )
     version = forms.IntegerField(widget=forms.HiddenInput)
     seen = forms.JSONField(widget=forms.HiddenInput, required=False)  # values when the form was opened
@@ -116,14 +115,14 @@ class QuotaForm(Form):
             "over_quota": data["over_quota"],
         }
 
-    def lines(self) -> Iterator[tuple[str, list[forms.BoundField]]]:
-        """Yield the title, amount and limit of each resource."""
-        for title, name in LINES:
-            yield title, [self[name], self[f"limit_{name}"]]
+    def amount_pairs(self) -> Iterator[list[forms.BoundField]]:
+        """Yield the quota and limit of each resource."""
+        for name, _ in LIMITED:
+            yield [self[name], self[f"limit_{name}"]]
 
     def other_fields(self) -> list[forms.BoundField]:
         """Return the visible fields that are not amounts or limits."""
-        amounts = {field for _, name in LINES for field in (name, f"limit_{name}")}
+        amounts = {field for name, _ in LIMITED for field in (name, f"limit_{name}")}
         return [field for field in self.visible_fields() if field.name not in amounts]
 
     def build_draft(self, owner: Tenant, pool: PoolOrGroup, zone: tzinfo) -> Draft:

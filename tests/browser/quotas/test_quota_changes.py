@@ -23,7 +23,7 @@ def test_revert_dialog_with_evictions_keeps_its_button_and_columns_in_view(
         open_settled(page, "/quotas/changes")
         page.get_by_label(f"Revert change {change.pk}", exact=True).click()
         dialog = page.locator("#dialog")
-        expect(dialog.get_by_role("heading", name="Would be evicted")).to_be_visible()
+        expect(dialog.get_by_role("table", name="Predicted evictions")).to_be_visible()
         head, row = dialog.get_by_role("table", name="Predicted evictions").evaluate(EDGES)
         assert head == row, "the heads are above their columns"
         confirm = dialog.get_by_role("button", name="Revert change")
