@@ -149,7 +149,7 @@ def test_submission_redirects_to_the_new_workload(cast: Cast, sign_in: SignIn) -
 
 INVALID_DOCUMENTS = (
     (DOCUMENT.replace("replicas: 2", "min: 4, max: 2"), "roles[0].min", "at most Max replicas (2)"),
-    (DOCUMENT.replace("gpu: 1", "gpu: 1.5"), "roles[0].gpu", "must be below 1"),
+    (DOCUMENT.replace("gpu: 1", "gpu: 1.5"), "roles[0].gpu", "a whole number up to 1024, or a fraction"),
     (DOCUMENT + f"array: {{matrix: {{LR: [0x{'f' * 5000}]}}}}", "array.matrix.LR[0]", "LR"),
     (DOCUMENT + "colour: red\n", "colour", "Unknown key"),
     (DOCUMENT.replace("project: vision", "project: ads"), "project", "Does not exist"),

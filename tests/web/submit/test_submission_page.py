@@ -45,7 +45,7 @@ def dave(cast: Cast, sign_in: SignIn) -> Client:
 @pytest.mark.parametrize(
     ("was", "now", "path", "words"),
     [
-        ("gpu: 1", "gpu: 1.5", "roles[0].gpu", "Allowed: a whole number from 0 to 1024, or"),
+        ("gpu: 1", "gpu: 1.5", "roles[0].gpu", "Enter a whole number up to 1024, or a fraction such as 0.5."),
         ("replicas: 2", "min: 4, max: 2", "roles[0].at_least", "Must be at most Max replicas (2)."),
         (
             "name: worker",

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from berth.core.problems import SUGGESTION, Problem, nearest_matches
-from berth.core.spec.values.quantities import MEMORY_ALLOWED
+from berth.core.spec.values.quantities import DEVICES_MAX, GPU_ALLOWED, MEMORY_ALLOWED
 from berth.core.spec.values.texts import NAME_ALLOWED
 
 # Messages that are omitted, because the allowed values say enough.
@@ -22,6 +22,11 @@ NO_FILES = "has no files"
 NAME_MAX = 63
 UNKNOWN_KEY, KEYS_SHOWN = "unknown key", 5
 MEMORY_ADVICE = "Enter an amount with a unit, for example 4 GiB or 512 MiB."
+# Sentences for fields whose descriptions of the allowed values are too long.
+ADVICE = {
+    GPU_ALLOWED: f"Enter a whole number up to {DEVICES_MAX}, or a fraction such as 0.5.",
+    MEMORY_ALLOWED: f"Not a valid amount of memory. {MEMORY_ADVICE}",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,8 +76,8 @@ def describe_problem(
     if message == UNKNOWN_KEY and allowed.count(", ") >= KEYS_SHOWN:
         keys = nearest_matches(problem.received.strip("'"), allowed.split(", "), KEYS_SHOWN)
         return ErrorSentence(f"Unknown key. Valid keys include {', '.join(keys)}.", is_shortened=True)
-    if allowed == MEMORY_ALLOWED:
-        return ErrorSentence(f"Not a valid amount of memory. {MEMORY_ADVICE}")
+    if advice := ADVICE.get(allowed):
+        return ErrorSentence(advice)
     if bound := _describe_bound_violation(message, allowed, labels or {}):
         return ErrorSentence(bound)
     sentence = _capitalize(message.removeprefix("is ")).removesuffix(".")
