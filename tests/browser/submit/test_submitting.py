@@ -139,7 +139,7 @@ def test_error_links_to_its_field_and_line(opened: Open) -> None:
         page.goto("/submit")
         page.locator("#document").fill(TEXT.replace("gpu: 1", "gpu: 1.5"))
         error = page.locator("#f-roles-0-gpu-error")
-        expect(error).to_contain_text("Allowed: a whole number from 0 to 1024")
+        expect(error).to_contain_text("Enter a whole number up to 1024")
         gpus = page.get_by_label("GPUs per pod")
         expect(gpus).to_have_attribute("aria-describedby", "f-roles-0-gpu-error")
         expect(page.locator(".editor-lines .fault")).to_have_text("9")
