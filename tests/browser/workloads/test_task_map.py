@@ -93,13 +93,19 @@ def test_task_list_of_a_pending_array_is_visible_without_scrolling(
 
 
 @pytest.mark.heavy
-def test_expected_end_of_an_array_fits_in_its_card_on_a_phone(opened: Open, scene: Scene) -> None:
+def test_figures_of_an_array_fit_and_fill_their_card_on_a_phone(opened: Open, scene: Scene) -> None:
     with opened("dave", viewport={"width": 390, "height": 844}) as (page, faults):
         page.goto(f"/arrays/{present(scene.array).pk}")
         end = page.locator(".figure", has=page.get_by_text("Expected end")).locator("time")
         end.evaluate("element => { element.textContent = '24 Dec, 00:00'; }")
         figure = page.locator(".figure", has=page.get_by_text("Expected end"))
         assert figure.evaluate("element => element.scrollWidth <= element.clientWidth")
+        page.locator(".figure", has=page.get_by_text("GPU-hours")).evaluate("element => element.remove()")
+        end, card = (
+            each.evaluate("element => Math.round(element.getBoundingClientRect().right)")
+            for each in (figure, page.locator(".task-figures"))
+        )
+        assert card - end <= 1, "the remaining figures fill the row"
         assert faults == []
 
 
