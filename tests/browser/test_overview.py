@@ -80,6 +80,9 @@ def test_average_utilization_and_its_data_table_fit_in_their_cards(opened: Open)
         expect(note).to_have_text(re.compile(r"^\d+% used (in the last hour|\(1 h\), \d+% measured)$"))
         note.evaluate("each => { each.textContent = '100% used (1 h), 68% measured' }")
         assert note.evaluate(overflow) == 0
+        chart, body = (page.locator(f".utilization-card {name}") for name in (".step-chart", ".card-body"))
+        space = [each.evaluate("each => each.getBoundingClientRect().bottom") for each in (chart, body)]
+        assert space[1] - space[0] < 60, "the chart fills its card above the data table"
         page.get_by_text("Data table").click()
         expect(page.get_by_role("columnheader", name="Total")).to_be_visible()
         assert page.locator("#course-table .table-wrap").evaluate(overflow) == 0
