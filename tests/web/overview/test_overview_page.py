@@ -296,10 +296,10 @@ def test_device_map_marks_idle_devices_and_devices_of_the_same_workload(
     assert re.search(r'aria-label="GPU 0: [^"]+, idle"', page)
 
 
-def test_overview_states_only_once_that_a_members_figures_cover_their_own_projects(
-    cast: Cast, sign_in: SignIn
-) -> None:
+def test_figures_of_members_name_their_scope(cast: Cast, sign_in: SignIn) -> None:
     page = sign_in("dave").get("/").content.decode()
-    assert page.count("all projects") == page.count("my projects") == 1
-    assert "The others cover only my projects." in page
-    assert "my projects" not in sign_in("alice").get("/").content.decode()
+    figures = page[page.index("overview-figures") :]
+    parts = ("All projects", "GPUs allocated", "GPUs free", "My projects", "Running", "Median wait")
+    places = [figures.index(f">{part}") for part in parts]
+    assert places == sorted(places)
+    assert "My projects" not in sign_in("alice").get("/").content.decode()
