@@ -49,7 +49,7 @@ def test_overview_columns_of_similar_length_end_together(user: str, path: str, o
         )
         assert len(ends) == 2 and (abs(ends[0] - ends[1]) <= 1 or path != "/")
         chart = page.get_by_role("img", name="Used, allocated and free GPUs").bounding_box()
-        assert chart and chart["height"] == 208, "the chart has the same height for all users and pools"
+        assert chart and 208 <= chart["height"] <= 208 + 6 * 16, "the chart grows a little with its card"
         assert faults == []
 
 
