@@ -143,8 +143,10 @@ def smallest_change(request: Request, workload_id: uuid.UUID) -> HttpResponse:
     note = note or (link.note if link else "")
     now = timezone.now()
     start = None if unevaluated_edit_time(workload) else expected_start(workload, now)[0]
+    lowers_request = change is not None and change["kind"] == ChangeKind.REQUEST_LOWERED
     context = {
         "workload": workload,
+        "started_gpus": 0 if lowers_request else workload.gpu_milli_min,
         "sentence": link_workloads(request.actor, answer.sentence, answer.affected),
         "facts": build_change_facts(request.actor, workload.project, answer, now),
         "start": start if start is not None and start > now else None,

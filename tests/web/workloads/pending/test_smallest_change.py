@@ -102,14 +102,14 @@ def test_smallest_change_states_what_evicted_workloads_would_lose(
     assert f'{name} <span class="sub warn">{loss}</span>' in card and "<div>2 other workloads</div>" in card
     assert '<dt>Rule</dt><dd class="soft">in vision, priority 50 preempts priority 40</dd>' in card
     assert 'class="button" id="make-change"' in card
-    assert "<dt>Starts</dt><dd>now</dd>" in card and "would start now" not in card
+    assert re.search("<dt>Starts</dt><dd>now with 4.GPUs</dd>", card) and "would start now" not in card
     workload.explanation = {"expected_start": make.ago(minutes=-30).isoformat()}
     workload.save()
     card = sign_in("alice").get(f"/workloads/{workload.pk}/smallest-change").content.decode()
-    assert re.search('<dd>now, <span class="soft">instead of <time', card)
+    assert re.search('<dd>now with 4.GPUs, <span class="soft">instead of <time', card)
     monkeypatch.setattr(pages, "unevaluated_edit_time", lambda _: make.ago())
     card = sign_in("alice").get(f"/workloads/{workload.pk}/smallest-change").content.decode()
-    assert "<dd>now</dd>" in card, "the expected start is from before the edit"
+    assert "GPUs</dd>" in card, "the expected start is from before the edit"
 
 
 def test_smallest_change_links_to_the_workload_to_end_and_shows_its_lost_work(
