@@ -29,7 +29,6 @@ EXAMPLE_GPU = "gpu: 1             # or a fraction of a device: 0.5"
 EXAMPLE_WITHOUT_GPU = "gpu: 0             # no pool has GPUs"
 EXAMPLES: Mapping[str, tuple[str, str, str]] = {
     "single": ("Single-pod training", "my-training", """\
-# Needs no files. See "Code" to run your own code.
 command: |-
   nvidia-smi || echo "no NVIDIA driver"
   for step in 1 2 3; do echo "step $step"; sleep 5; done

@@ -66,7 +66,7 @@ def test_predicted_eviction_and_several_changes_fit_without_scrolling(
             page.get_by_label(label, exact=True).fill(value)
         page.evaluate("scrollTo(0, 0)")
         expect(page.locator("#prediction-title")).to_contain_text("evict")
-        expect(page.locator("#change-summary")).to_have_text("4 unsaved changesSaving resets the queue time")
+        expect(page.locator("#change-summary")).to_have_text("4 unsaved changes")
         for part in ("#prediction-title", "#prediction-basis", "#changes", "#reset-reason", "#expand"):
             expect(page.locator(part)).to_be_in_viewport(ratio=1)
         assert page.evaluate(SCROLLING_PARTS) == []

@@ -53,6 +53,17 @@ def test_edit_of_one_variable_keeps_the_others_and_their_comments() -> None:
     assert post(draft, **{"array.matrix": ""}).text == HEAD
 
 
+def test_form_edits_the_stop_rule_of_an_array() -> None:
+    text = HEAD + "array:\n  tasks: 4\n"
+    draft = post(open_draft(text), **{"array.stop.metric": "loss", "array.stop.after_steps": "10"})
+    assert draft.data is not None
+    assert draft.data["array"] == {"tasks": 4, "stop": {"metric": "loss", "after_steps": 10}}
+    draft = post(draft, **{"array.stop.goal": "max"})
+    assert "goal: max" in draft.text
+    emptied = {f"array.stop.{key}": "" for key in ("metric", "after_steps", "goal")}
+    assert post(draft, **emptied).text == text
+
+
 def test_invalid_line_stays_in_its_field() -> None:
     draft = post(open_draft(HEAD), **{"array.matrix": "LR 0.1"})
     assert (draft.text, draft.typed["array.matrix"]) == (HEAD, "LR 0.1")

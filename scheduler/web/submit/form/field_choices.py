@@ -11,6 +11,7 @@ KINDS: Choices = (
 )  # fmt: skip
 FLAGS: Choices = (("", "From priority"), ("true", "Yes"), ("false", "No"))
 RESTARTS: Choices = (("", "Never"), ("on_failure", "On failure"), ("always", "Always"))
+GOALS: Choices = (("", "Lowest"), ("max", "Highest"))
 ENGINES: Choices = (("", "SGLang"), ("openai", "OpenAI-compatible server"))
 ROUTERS: Choices = (("", "None"), ("sglang", "SGLang router"), ("static", "File of addresses"))
 PULL_POLICIES: Choices = (("", "If not present"), ("always", "Always"), ("never", "Never"))
@@ -23,6 +24,7 @@ NO_SYNONYMS: Mapping[str, str] = MappingProxyType({})
 DEFAULTS: Mapping[Choices, Mapping[str, str]] = {
     KINDS: {"training": ""},
     RESTARTS: {"never": ""},
+    GOALS: {"min": ""},
     ENGINES: {"sglang": ""},
     PULL_POLICIES: {"if_not_present": ""},
 }

@@ -12,6 +12,7 @@ from scheduler.web.submit.form.array_text import MATRIX, TASKS, VALUES, count_pa
 from scheduler.web.submit.form.field_choices import (
     ENGINES,
     FLAGS,
+    GOALS,
     KINDS,
     NOTIFICATION_EVENTS,
     PULL_POLICIES,
@@ -53,6 +54,7 @@ SESSION_HINT = (
     "`berth exec -it NAME -- bash`. For JupyterLab, start it here and add `ports` to the document"
 )
 PORTS_HINT = "The session lasts until this command ends. Its page has a button for each port"
+STOP_HINT = "Cancels tasks worse than the median of the others"
 ARRAY_HINT = "Number of tasks, or indexes such as 0-29"
 SELECTION_HINT = "Select some of the tasks, such as 0-2"
 MATRIX_HINT = "One variable per line, such as LR=0.1, 0.01. One task for each combination"
@@ -369,6 +371,10 @@ def _array_part(data: Mapping[str, Any]) -> FormPart:
                   is_hidden=values and not matrix),
         FormField(("array", "values"), "Task values", VALUES, VALUES_HINT, wide=True,
                   is_hidden=matrix and not values),
+        FormField(("array", "stop", "metric"), "Stop by metric", hint=STOP_HINT),
+        FormField(("array", "stop", "goal"), "Best value", field_kinds.CHOICE, choices=GOALS),
+        FormField(("array", "stop", "after_steps"), "Stop after step", field_kinds.AMOUNT),
+        FormField(("array", "stop", "min_tasks"), "Tasks to compare with", field_kinds.AMOUNT, default="3"),
     )  # fmt: skip
     return FormPart("Array", fields, at=("array",), summary="Several tasks from one document")
 
