@@ -98,6 +98,7 @@ def test_card_states_that_the_next_cycle_starts_the_workload(opened: Open, scene
     )  # fmt: skip
     with opened("ada") as (page, faults):
         page.goto(f"/workloads/{workload.pk}")
+        expect(page.locator("#log-card")).to_be_hidden()  # the workload has no output yet
         reasons = page.get_by_role("region", name="Pending reason")
         expect(reasons.get_by_role("heading")).to_have_text("Starts in the next cycle")
         expect(reasons).not_to_contain_text("1 GPU is missing.")
