@@ -39,6 +39,7 @@ from scheduler.web.submit.form.draft import (
 )
 from scheduler.web.submit.form.presentation import prepare_form
 from scheduler.web.submit.form_choices import choices_for
+from scheduler.web.submit.limit_wait import LimitWait
 from scheduler.web.submit.predicted_outcome import PredictedOutcome
 from scheduler.web.submit.verdict import QUEUED, Verdict
 
@@ -204,6 +205,9 @@ def _add_prediction(request: Request, edit_page: EditPage, document: dict[str, A
         return
     edit_page.prediction, edit_page.unedited = compare_edit(actor=request.actor, edit=edit_page.edit)
     edit_page.add_cost(request.actor, edit_page.edit.draft.spec)
+    start, wait = edit_page.unedited and edit_page.unedited.expected_start, edit_page.limit_wait
+    if edit_page.edit.increases and start and wait and wait.at < start:  # a larger request starts no earlier
+        edit_page.limit_wait = LimitWait(start, ())
     edit_page.sign(request, document, is_edit=True)
 
 

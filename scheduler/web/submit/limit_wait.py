@@ -28,7 +28,8 @@ RUNTIME_END = ExpressionWrapper(
 class LimitWait:
     """Time at which the project is expected to have room below its limit.
 
-    `after` links to the workloads that have to end first.
+    `after` links to the workloads that have to end first. It is empty if the unedited workload would start at
+    that time.
     """
 
     at: datetime
