@@ -34,6 +34,12 @@ def test_error_contains_the_problems_of_all_validation_stages(
     assert paths(item["error"]) == [f"items[0].{path}" for path in expected]
 
 
+def test_document_with_very_many_errors_is_not_checked_further(dave: Caller) -> None:
+    unknown = {f"key-{number}": 1 for number in range(101)}
+    document = {**training(project="vision"), "pools": ["nowhere"], **unknown}
+    assert paths(dave.post("workloads", document).json()) == sorted(unknown)
+
+
 @pytest.mark.parametrize(
     ("changes", "expected"),
     [

@@ -18,6 +18,7 @@ STAND_INS: Mapping[str, Any] = {"name": "workload", "command": "true"}
 COMMAND_KEYS = frozenset({"command", "args", "image", "kind", "roles", "groups"})
 KEYS = (*WorkloadSpec.model_fields, *RoleSpec.model_fields)
 MAX_ATTEMPTS = 4  # the removal of a value can make another one invalid
+MAX_ERRORS = 100  # documents with more errors are not checked further
 
 
 @dataclass(slots=True)
@@ -37,6 +38,8 @@ def parse_valid_part(document: Mapping[Any, Any]) -> ValidPart:
     part, rest = ValidPart(), _copy(document)
     for _ in range(MAX_ATTEMPTS):
         errors = _parse_rest(rest, part)
+        if len(errors) > MAX_ERRORS:
+            break
         # Last items first, because their removal does not change the indexes of the others.
         for details in reversed(errors):
             part.removed.update(_remove_value(rest, details))
