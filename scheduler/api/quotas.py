@@ -46,7 +46,7 @@ class ShareRoundResponse(ResponseModel):
 
 
 class ShareTraceEntryResponse(ResponseModel):
-    """Computation of a queue's share of one resource, in numbers and sentences."""
+    """Calculation of a queue's share of one resource, step by step, with explanations."""
 
     kind: OwnerKind
     name: str

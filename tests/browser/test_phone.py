@@ -16,8 +16,7 @@ OUTSIDE = """bars => bars.map(bar => bar.getBoundingClientRect())
 
 MISPLACED_CHIPS = """rows => rows.filter((row) => {
   const chip = row.querySelector("td > .chip").getBoundingClientRect(), box = row.getBoundingClientRect();
-  const margin = row.closest(".members") ? 48 : 24; // actions stand beside the roles
-  return chip.top - box.top > 24 || box.right - chip.right > margin;
+  return chip.top - box.top > 24 || box.right - chip.right > (row.closest(".members") ? 48 : 24);
 }).length"""
 
 # "label:text" of each cell of a card except the one with the checkbox.

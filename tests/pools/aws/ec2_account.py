@@ -73,7 +73,7 @@ def ec2_account(monkeypatch: pytest.MonkeyPatch, *, with_proxy: bool = True) -> 
         monkeypatch.setenv(name, value)
     # moto's machines have no reachable addresses. Unjoined machines are never queried, and these tests do not
     # cover the agents of joined machines.
-    monkeypatch.setattr(RayRuntime, "obstacles", lambda _, instance_ids: report_no_obstacles(instance_ids))
+    monkeypatch.setattr(RayRuntime, "unready_reasons", lambda _, each: unready_reasons_of_joined(each))
     proxy = Ec2Proxy(moto())
     if not with_proxy:
         yield Ec2Account(moto(), proxy)
@@ -86,8 +86,8 @@ def ec2_account(monkeypatch: pytest.MonkeyPatch, *, with_proxy: bool = True) -> 
         server.server_close()
 
 
-def report_no_obstacles(instance_ids: Collection[str]) -> dict[str, str]:
-    """Return no obstacles. Fail if called for a machine that never joined."""
+def unready_reasons_of_joined(instance_ids: Collection[str]) -> dict[str, str]:
+    """Return no reasons. Fail if called for a machine that never joined."""
     nodes = Node.objects.filter(instance_id__in=instance_ids)
     assert not nodes.filter(joined_at=None).exists()
     return {}
