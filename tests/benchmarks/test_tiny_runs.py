@@ -27,7 +27,7 @@ EXPECTED_OUTPUT = {  # text that a successful run prints
 # Benchmarks that take long even at a small size.
 LONG = {
     "whole_system", "load", "explaining", "dry_run", "arrays", "rest_submit", "kueue",
-    "elastic_service", "latency", "pools_at_size", "kubernetes",
+    "elastic_service", "latency", "pools_at_size", "kubernetes", "pages", "ticks",
 }  # fmt: skip
 
 

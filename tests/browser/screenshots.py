@@ -183,10 +183,9 @@ def _explain_share(page: Page) -> None:
     page.wait_for_selector("dialog .steps")
 
 
-def _scale_in(page: Page) -> None:
+def _open_scale_menu(page: Page) -> None:
     page.locator("#service-scale summary").click()
-    page.get_by_role("link", name="Scale in").click()
-    page.wait_for_selector("dialog [role=alert]")  # a scale-out is in progress
+    page.wait_for_selector("#service-scale .menu-off")  # a scale-out is in progress
 
 
 def _search_log(page: Page) -> None:
@@ -248,7 +247,7 @@ STEPS: Mapping[str, tuple[Callable[[Page], None], ...]] = {
     "template-keep": (_new_template,),
     "account-password": (_wrong_password,),
     "submit-faults": (_invalid_document,),
-    "service-in": (_scale_in,),
+    "service-in": (_open_scale_menu,),
     "workload-log": (_search_log,),
     "workload-edit": (lambda page: page.wait_for_selector("#make-change", state="attached"),),
     "workload-waiting": (_await_smallest_change,),
