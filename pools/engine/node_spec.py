@@ -84,8 +84,8 @@ def _node_spec_problems(minimum: object, maximum: object, desired: object) -> li
         return wrong
     return [
         *_problems_with_min(minimum, maximum),
-        *_problems_with_max(minimum, maximum),
-        *_problems_with_desired(minimum, maximum, desired),
+        *_max_node_problems(minimum, maximum),
+        *_desired_node_problems(minimum, maximum, desired),
     ]
 
 
@@ -96,13 +96,13 @@ def _problems_with_min(minimum: int, maximum: object) -> list[Problem]:
     return []
 
 
-def _problems_with_max(minimum: int, maximum: object) -> list[Problem]:
+def _max_node_problems(minimum: int, maximum: object) -> list[Problem]:
     if isinstance(maximum, int) and maximum < max(minimum, 1):
         return [Problem("nodes.max", "is below nodes.min", str(maximum), f"at least {max(minimum, 1)}")]
     return []
 
 
-def _problems_with_desired(minimum: int, maximum: object, desired: object) -> list[Problem]:
+def _desired_node_problems(minimum: int, maximum: object, desired: object) -> list[Problem]:
     if not isinstance(desired, int):
         return []
     lowest = 0 if minimum == 0 else 1

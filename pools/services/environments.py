@@ -66,7 +66,7 @@ def build(pool: NodePool, changes: PluginChanges, *, at: datetime) -> None:
         _store_secrets(pool, changes.plugins, at)
     set_times = {(row.plugin, row.parameter): row.set_at for row in PluginSecret.objects.filter(pool=pool)}
     if changes.plugins is not None:
-        pool.plugins = [_replace_secrets_with_times(entry, set_times) for entry in pool.plugins]
+        pool.plugins = [_replace_secrets_with_set_times(entry, set_times) for entry in pool.plugins]
     pool.built_environment = _build_environment(pool, set_times, Cluster(
         pool.name, node_count=max(pool.nodes_desired, 1), gpus_per_node=pool.gpus_per_node,
         gpu_model=pool.gpu_model, cuda=_has_cuda(pool),
@@ -182,7 +182,7 @@ def _has_changed(row: PluginSecret, value: str) -> bool:
         return True
 
 
-def _replace_secrets_with_times(
+def _replace_secrets_with_set_times(
     entry: Mapping[str, Any], set_times: Mapping[SecretKey, datetime]
 ) -> dict[str, Any]:
     """Replace a plugin's secrets with the times when they were set."""

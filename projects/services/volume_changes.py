@@ -1,4 +1,4 @@
-"""Store the changes that ended pods made to S3 volumes, in time-limited steps."""
+"""Upload the volume changes of ended pods to S3, in time-limited steps."""
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass, field

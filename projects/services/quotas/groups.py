@@ -69,8 +69,8 @@ def delete_group(*, actor: Actor, group: QuotaGroup, expected_version: int | Non
         locked = _lock_group(group, expected_version)
         if quotas := Quota.objects.filter(group=locked).count():
             raise Conflict(
-                f"Quota group {locked.name} still has {format_count(quotas, 'quota')}. Remove its quotas "
-                "first, or use `berth quota apply` to replace them with quotas of its pools."
+                f"Quota group {locked.name} still has {format_count(quotas, 'quota')}. Delete them "
+                "first, or use `berth quota apply` to replace them with quotas in its pools."
             )
         audit.write_entry(actor, "delete", locked, before=group_values(locked))
         NodePool.objects.filter(quota_group=locked).update(quota_group=None)

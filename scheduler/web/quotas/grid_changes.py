@@ -126,7 +126,7 @@ def latest_change_id() -> int:
 
 
 def _render_confirmation_question(request: Request, impact: QuotaImpact) -> str:
-    """Return the question about evictions and deletions as HTML, or "" if the draft has none."""
+    """Return the confirmation prompt for evictions and deletions as HTML, or "" if the draft causes none."""
     consequences = find_consequences(impact)
     if consequences is None:
         return ""

@@ -11,7 +11,7 @@ from scheduler.web.workloads.change_link import LinkedText, link_names, workload
 
 
 @dataclass(frozen=True, slots=True)
-class LinkedPrediction:
+class PredictionWithLinks:
     prediction: AcceptedPrediction
     reason: LinkedText
     victims: Sequence[tuple[str, str]]  # name and URL of each victim
@@ -32,10 +32,10 @@ def find_accepted_prediction(request: Request, workload: Workload) -> AcceptedPr
     return None if is_evaluated else prediction
 
 
-def link_prediction(request: Request, workload: Workload) -> LinkedPrediction | None:
+def link_prediction(request: Request, workload: Workload) -> PredictionWithLinks | None:
     prediction = find_accepted_prediction(request, workload)
     if prediction is None:
         return None
     urls = workload_urls(request.actor, prediction.victims)
     victims = [(name, urls.get(name, "")) for name in prediction.victims]
-    return LinkedPrediction(prediction, link_names(prediction.reason, urls), victims)
+    return PredictionWithLinks(prediction, link_names(prediction.reason, urls), victims)

@@ -213,8 +213,8 @@ def test_quota_group_with_quotas_cannot_be_deleted(h100: dict[str, Any], cast: C
     answer = delete(alice, "quota-groups/h100", {"If-Match": "*"})
     assert answer.status_code == 409
     assert answer.json()["detail"] == (
-        "Quota group h100 still has 1 quota. Remove its quotas first, or use `berth quota apply` "
-        "to replace them with quotas of its pools."
+        "Quota group h100 still has 1 quota. Delete them first, or use `berth quota apply` "
+        "to replace them with quotas in its pools."
     )
 
 

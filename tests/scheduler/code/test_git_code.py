@@ -88,7 +88,7 @@ def contents(workload: Workload) -> bytes:
     return b"".join(read_tree(present(workload.code))[1])
 
 
-def test_workload_waits_for_its_code_and_then_starts(scene: Scene, repository: Repository) -> None:
+def test_workload_stays_pending_until_its_code_is_fetched(scene: Scene, repository: Repository) -> None:
     workload = scene.submit()
     scene.stage.tick(2)
     assert scene.stage.phase(workload) == "pending"

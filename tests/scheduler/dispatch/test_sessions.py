@@ -99,7 +99,7 @@ def play(stage: Stage) -> SessionPlay:
     return play
 
 
-def test_session_starts_as_a_gang_once_all_its_nodes_fit(stage: Stage) -> None:
+def test_session_starts_as_a_gang_once_all_its_pods_fit(stage: Stage) -> None:
     session = open_session(stage, nodes=5)
     stage.tick(3)
     assert stage.phase(session.workload) == Phase.PENDING

@@ -23,7 +23,7 @@ def priority_choices(kind: str) -> tuple[tuple[str, str], ...]:
 
 
 def priority_synonyms(kind: str) -> Mapping[str, str]:
-    """Return the choice for each other way to write a priority, such as "high" for "125"."""
+    """Return the form's choice for every spelling of a priority, such as "high" for "125"."""
     default = default_priority(kind)
     by_name = {name: "" if value == default else name for name, value in PRIORITIES.items()}
     by_number = {str(PRIORITIES[name]): choice for name, choice in by_name.items()}

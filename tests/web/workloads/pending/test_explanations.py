@@ -191,7 +191,7 @@ def test_expanded_queue_order_has_a_row_per_queue(cast: Cast, sign_in: SignIn) -
     assert text.count("Waiting for resources") == 1, "the reason stands in one place"
 
 
-def test_queue_order_shows_how_many_gpus_a_project_would_have_with_the_workload(
+def test_queue_order_shows_the_gpus_of_the_project_including_the_workload(
     cast: Cast, sign_in: SignIn
 ) -> None:
     make.quota(cast.vision, cast.pool, 4)

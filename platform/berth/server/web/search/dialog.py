@@ -315,10 +315,10 @@ def _service_hits(rows: Sequence[Service]) -> list[SearchHit]:
 
 
 def _actions_for_verb(actor: Actor, verb: str, words: list[str], url: str | None) -> Iterator[SearchHit]:
-    """Yield the actions that the verb names.
+    """Yield the actions for a verb such as "cancel".
 
-    If there are other words, these are actions on the workloads, arrays and schedules that match them.
-    Otherwise, they are actions on the open page and on the user's latest workloads.
+    With `words`, the actions apply to the workloads, arrays and schedules that match them. Otherwise, they
+    apply to the open page and to the user's latest workloads.
     """
     if words:
         named = ("name", "project__name")
