@@ -38,6 +38,7 @@ def backup_file(admin: Berth, database_url: str, tmp_path: Path) -> Path:
     return file
 
 
+@pytest.mark.heavy
 def test_restored_database_equals_the_original(
     admin: Berth, backup_file: Path, database_url: str, empty_url: str, tmp_path: Path
 ) -> None:

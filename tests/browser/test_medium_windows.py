@@ -13,6 +13,8 @@ from tests.browser.data.scene import Scene
 from tests.browser.driver.axe import accessibility_faults
 from tests.browser.driver.chromium import WIDE
 
+pytestmark = pytest.mark.heavy
+
 MEDIUM: ViewportSize = {"width": 1024, "height": 768}
 
 
@@ -42,7 +44,6 @@ def test_tables_fit_in_a_medium_width_window(opened: Open, path: str) -> None:
         assert faults == []
 
 
-@pytest.mark.heavy
 def test_columns_hidden_in_a_medium_width_window_are_replaced_by_notes(opened: Open) -> None:
     with opened("ada", viewport=MEDIUM) as (page, faults):
         page.goto("/queue")
@@ -52,7 +53,6 @@ def test_columns_hidden_in_a_medium_width_window_are_replaced_by_notes(opened: O
         assert faults == []
 
 
-@pytest.mark.heavy
 def test_workload_kind_is_shown_in_a_medium_width_window(opened: Open) -> None:
     with opened("ada", viewport=MEDIUM) as (page, faults):
         page.goto("/workloads")
@@ -62,7 +62,6 @@ def test_workload_kind_is_shown_in_a_medium_width_window(opened: Open) -> None:
         assert faults == []
 
 
-@pytest.mark.heavy
 def test_workload_rows_have_the_same_height_in_a_medium_width_window(opened: Open) -> None:
     with opened("ada", viewport=MEDIUM) as (page, faults):
         page.goto("/workloads")
@@ -74,7 +73,6 @@ def test_workload_rows_have_the_same_height_in_a_medium_width_window(opened: Ope
         assert faults == []
 
 
-@pytest.mark.heavy
 def test_gpu_column_includes_the_runtime_up_to_1280_pixels(opened: Open) -> None:
     with opened("ada", viewport=MEDIUM) as (page, faults):
         header = page.get_by_role("columnheader", name="Runtime")
@@ -98,7 +96,6 @@ def test_gpu_column_includes_the_runtime_up_to_1280_pixels(opened: Open) -> None
         assert faults == []
 
 
-@pytest.mark.heavy
 def test_dates_and_their_labels_stay_on_one_line_in_a_medium_width_window(opened: Open, scene: Scene) -> None:
     start = (timezone.now() + timedelta(days=1)).isoformat()
     explanation = {"pool": "train", "queue_position": 1, "expected_start": start}
@@ -112,7 +109,6 @@ def test_dates_and_their_labels_stay_on_one_line_in_a_medium_width_window(opened
         assert faults == []
 
 
-@pytest.mark.heavy
 def test_decision_reasons_are_readable_in_a_medium_width_window(opened: Open) -> None:
     with opened("ada", viewport=MEDIUM) as (page, faults):
         page.goto("/decisions")
@@ -123,7 +119,6 @@ def test_decision_reasons_are_readable_in_a_medium_width_window(opened: Open) ->
         assert faults == []
 
 
-@pytest.mark.heavy
 @pytest.mark.parametrize(("width", "columns"), [(390, 2), (1024, 4), (1440, 8)])
 def test_node_devices_fill_whole_rows(opened: Open, width: int, columns: int) -> None:
     with opened("ada", viewport={"width": width, "height": 768}) as (page, faults):
@@ -139,7 +134,6 @@ def test_node_devices_fill_whole_rows(opened: Open, width: int, columns: int) ->
         assert faults == []
 
 
-@pytest.mark.heavy
 def test_devices_are_next_to_the_utilization_in_a_medium_width_window(opened: Open) -> None:
     with opened("ada", viewport=MEDIUM) as (page, faults):
         page.goto("/")
@@ -151,7 +145,6 @@ def test_devices_are_next_to_the_utilization_in_a_medium_width_window(opened: Op
         assert faults == []
 
 
-@pytest.mark.heavy
 @pytest.mark.parametrize("viewport", [MEDIUM, WIDE], ids=["medium", "wide"])
 def test_evictions_on_the_admin_site_fit_without_horizontal_scrolling(
     opened: Open, viewport: ViewportSize
@@ -173,7 +166,6 @@ def test_evictions_on_the_admin_site_fit_without_horizontal_scrolling(
         assert faults == []
 
 
-@pytest.mark.heavy
 def test_prediction_stays_next_to_the_submission_form_in_a_medium_width_window(opened: Open) -> None:
     with opened("ada", viewport=MEDIUM) as (page, faults):
         page.goto("/submit")
@@ -184,7 +176,6 @@ def test_prediction_stays_next_to_the_submission_form_in_a_medium_width_window(o
         assert faults == []
 
 
-@pytest.mark.heavy
 @pytest.mark.parametrize("viewport", [MEDIUM, WIDE], ids=["medium", "wide"])
 def test_predicted_evictions_fit_next_to_the_submission_form(opened: Open, viewport: ViewportSize) -> None:
     document = (

@@ -28,6 +28,7 @@ def submit(page: Page, document: str) -> None:
     expect(page.get_by_role("heading", name="from-here")).to_be_visible()
 
 
+@pytest.mark.heavy
 def test_success_message_disappears(opened: Open) -> None:
     with opened("dave") as (page, faults):
         submit(page, DOCUMENT)

@@ -7,6 +7,8 @@ from tests.browser.conftest import Open
 from tests.browser.data.scene import Scene
 from tests.browser.driver.chromium import NARROW, open_settled
 
+pytestmark = pytest.mark.heavy
+
 
 @pytest.mark.parametrize(
     ("path", "filtered"),

@@ -10,8 +10,9 @@ from projects.services.schedules import ScheduleValues
 from tests.browser.conftest import Open
 from tests.browser.data.scene import Scene
 
+pytestmark = pytest.mark.heavy
 
-@pytest.mark.heavy
+
 def test_offered_templates_depend_on_the_selected_project(opened: Open, scene: Scene) -> None:
     with_templates, without = (
         scene.projects["vision"],

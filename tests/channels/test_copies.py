@@ -31,6 +31,7 @@ def run(site: Site, *arguments: str, cwd: Path) -> tuple[int, str]:
     return program.returncode, errors.decode()
 
 
+@pytest.mark.heavy
 def test_files_and_directories_are_copied_both_ways(
     site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

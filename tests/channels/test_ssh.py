@@ -19,6 +19,7 @@ from tests.contracts.pods import poll_until
 pytestmark = pytest.mark.skipif(shutil.which("ssh") is None, reason="needs the OpenSSH client")
 
 
+@pytest.mark.heavy
 def test_ssh_command_transfers_input_output_environment_variables_and_exit_code(user: SshUser) -> None:
     data = os.urandom(3 * 2**20)
     done = user.run(HOST, "cat; echo problem >&2; exit 5", data=data)

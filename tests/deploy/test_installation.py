@@ -55,6 +55,7 @@ def test_pip_environment_variable_overrides_the_pip_configuration_file(
     assert installed_by({**environment, **variable}, tmp_path / "target") == "uv"
 
 
+@pytest.mark.heavy
 def test_pip_installs_the_package_if_uv_fails(environment: dict[str, str], tmp_path: Path) -> None:
     missing = {"UV_FIND_LINKS": str(tmp_path / "missing"), "UV_NO_INDEX": "1"}
     assert installed_by({**environment, **missing}, tmp_path / "target") == "pip"

@@ -131,6 +131,7 @@ def test_podman_pull_stops_when_its_shim_is_killed(stage: ImageStage, hanging_im
     assert_nothing_is_left(stage)
 
 
+@pytest.mark.heavy
 def test_partly_pulled_image_is_completed_by_the_next_shim(stage: ImageStage, registry: Registry) -> None:
     data = os.urandom(32 << 20)
     layers = [busybox_layer(), layer({"data": data}), layer({"more": data[::-1]})]

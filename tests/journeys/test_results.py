@@ -61,6 +61,7 @@ def test_guide_commands_store_and_download_outputs(dave_on_shared_berth: Termina
     client.workloads.delete(keeper.id)
 
 
+@pytest.mark.heavy
 def test_guide_commands_list_and_delete_the_files_kept_from_a_failed_pod(
     dave_on_shared_berth: Terminal, tmp_path: Path
 ) -> None:

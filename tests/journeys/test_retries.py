@@ -29,6 +29,7 @@ def ended(client: Client, workload: Any) -> Any:
     return client.workloads.get(workload.id)
 
 
+@pytest.mark.heavy
 def test_documented_example_restarts_until_it_completes(
     dave_on_shared_berth: Terminal, tmp_path: Path
 ) -> None:

@@ -12,6 +12,7 @@ pytestmark = pytest.mark.timeout(900)
 VALUE = "swordfish-of-the-journey"
 
 
+@pytest.mark.heavy
 def test_secret_reaches_only_the_pods_of_workloads_that_request_it(
     shared_berth: Installation, dave_on_shared_berth: Terminal, tmp_path: Path
 ) -> None:

@@ -149,6 +149,7 @@ print(sorted(name for name in sys.modules if name.startswith("opentelemetry")))
 """
 
 
+@pytest.mark.heavy
 def test_opentelemetry_is_imported_only_if_enabled(
     child_env: dict[str, str],
 ) -> None:

@@ -65,6 +65,7 @@ def test_slow_code_download_holds_no_database_connection(port: int, dave: Caller
         assert content in start + read_rest(reader)
 
 
+@pytest.mark.heavy
 def test_slow_export_holds_no_database_connection(port: int, cast: Cast, client: Client) -> None:
     client.force_login(cast.alice.user)
     Audit.objects.bulk_create(

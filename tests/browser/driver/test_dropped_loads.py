@@ -6,6 +6,8 @@ from playwright.sync_api import Page, Route, expect
 from tests.browser.conftest import Open
 from tests.browser.driver import chromium
 
+pytestmark = pytest.mark.heavy
+
 SCRIPT = "**/js/account*.js"
 
 

@@ -60,6 +60,7 @@ def test_menu_near_the_right_edge_is_aligned_with_its_button(opened: Open) -> No
         )
 
 
+@pytest.mark.heavy
 def test_confirmation_for_lowering_the_pool_maximum_is_scrolled_into_view(opened: Open, scene: Scene) -> None:
     # The form is longer than the screen, and the test scrolls down to the button.
     with opened("ada", viewport=WIDE) as (page, _):

@@ -11,6 +11,8 @@ from tests.browser.data.scene import Scene
 from tests.browser.driver.chromium import open_settled
 from tests.support.present import present
 
+pytestmark = pytest.mark.heavy
+
 CLOCK = re.compile(r"\b([01]\d|2[0-3]):[0-5]\d\b")
 DATE = re.compile(r"\d+ \w{3}, \d\d:\d\d")
 # Record the times of new parts before the browser shows them: observers run when the scripts end.
@@ -99,7 +101,6 @@ def test_expected_start_within_a_day_is_shown_without_a_date(opened: Open, scene
             assert faults == []
 
 
-@pytest.mark.heavy
 def test_charts_are_labelled_in_the_users_time_zone_on_the_first_visit(opened: Open) -> None:
     with opened("ada", timezone_id="Asia/Kolkata") as (page, faults):  # five and a half hours after UTC
         page.goto("/")

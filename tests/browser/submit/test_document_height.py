@@ -7,6 +7,8 @@ from tests.browser.conftest import Open
 from tests.browser.data.scene import Scene
 from tests.browser.driver.axe import accessibility_faults
 
+pytestmark = pytest.mark.heavy
+
 LENGTHEN = (
     """() => { document.querySelector("#prediction").style.minHeight = "45rem"; }"""  # as with many reasons
 )
@@ -24,7 +26,6 @@ SHOWS_EIGHT_LINES = """() => {
 }"""
 
 
-@pytest.mark.heavy
 @pytest.mark.parametrize("height", [700, 900])
 def test_long_prediction_scrolls_with_the_page_below_its_title(
     opened: Open, scene: Scene, height: int
@@ -48,7 +49,6 @@ def test_long_prediction_scrolls_with_the_page_below_its_title(
         assert faults == []
 
 
-@pytest.mark.heavy
 @pytest.mark.parametrize("width", [1024, 1440])
 def test_predicted_eviction_and_several_changes_fit_without_scrolling(
     opened: Open, scene: Scene, width: int
@@ -73,7 +73,6 @@ def test_predicted_eviction_and_several_changes_fit_without_scrolling(
         assert faults == []
 
 
-@pytest.mark.heavy
 def test_focused_document_stays_visible_below_a_long_prediction(opened: Open, scene: Scene) -> None:
     with opened("ada", viewport={"width": 1440, "height": 900}) as (page, faults):
         page.goto(f"/workloads/{scene.workloads['policy-sweep'].pk}/edit")

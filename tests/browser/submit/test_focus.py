@@ -8,6 +8,8 @@ from playwright.sync_api import expect
 from tests.browser.conftest import Open
 from tests.browser.data.scene import Scene
 
+pytestmark = pytest.mark.heavy
+
 TEXT = "name: night-run\nproject: visionx\ncommand: sleep 1\nroles:\n  - name: worker\n    gpu: 1\n"
 
 

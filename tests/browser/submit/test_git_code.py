@@ -21,6 +21,7 @@ URL = "https://git.example.org/vision/train.git"
 WIDE = {"width": 1440, "height": 1000}
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("viewport", sample([WIDE, NARROW]))
 def test_repository_is_entered_in_the_submission_form(opened: Open, viewport: Any) -> None:
     with opened("dave", viewport=viewport) as (page, faults):

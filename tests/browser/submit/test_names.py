@@ -7,6 +7,8 @@ from playwright.sync_api import expect
 
 from tests.browser.conftest import Open
 
+pytestmark = pytest.mark.heavy
+
 # Whether the button begins below the error's text.
 BELOW_TEXT = """(button) => {
   const range = document.createRange();
@@ -16,7 +18,6 @@ BELOW_TEXT = """(button) => {
 }"""
 
 
-@pytest.mark.heavy
 def test_form_offers_a_free_name_after_a_submission(opened: Open) -> None:
     with opened("dave") as (page, faults):
         page.goto("/submit")

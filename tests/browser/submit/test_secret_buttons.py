@@ -2,9 +2,12 @@
 
 import re
 
+import pytest
 from playwright.sync_api import expect
 
 from tests.browser.conftest import Open
+
+pytestmark = pytest.mark.heavy
 
 
 def test_buttons_add_secrets_to_the_field_and_to_the_document(opened: Open) -> None:

@@ -206,6 +206,7 @@ def test_form_is_usable_with_the_keyboard_and_on_a_phone(opened: Open) -> None:
         assert faults == []
 
 
+@pytest.mark.heavy
 def test_pools_are_ordered_with_the_keyboard(opened: Open) -> None:
     with opened("dave") as (page, faults):
         page.goto("/submit")
@@ -292,6 +293,7 @@ def test_long_document_stays_in_the_window_next_to_the_form(opened: Open) -> Non
         assert faults == []
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("width", [1024, 1440])
 def test_verdict_stays_visible_when_the_document_is_expanded_with_the_keyboard(
     opened: Open, scene: Scene, width: int

@@ -1,8 +1,11 @@
 """Browser test for the submission form of a workload that can never start as specified."""
 
+import pytest
 from playwright.sync_api import expect
 
 from tests.browser.conftest import Open
+
+pytestmark = pytest.mark.heavy
 
 
 def test_field_with_an_excessive_value_is_marked_without_losing_the_focus(opened: Open) -> None:

@@ -106,6 +106,7 @@ def test_click_next_to_the_text_of_a_column_header_sorts_the_table(opened: Open)
         assert faults == []
 
 
+@pytest.mark.heavy
 def test_column_menu_restores_the_default_columns(opened: Open) -> None:
     with opened("dave") as (page, faults):
         page.goto("/workloads?columns=state,cost")
@@ -195,6 +196,7 @@ def test_copying_a_selected_workload_opens_the_submission_form(opened: Open) -> 
         assert faults == []
 
 
+@pytest.mark.heavy
 def test_retry_dialog_shows_which_tasks_its_button_retries(opened: Open, scene: Scene) -> None:
     with opened("dave") as (page, faults):
         page.goto(f"/arrays/{present(scene.array).pk}")

@@ -9,6 +9,8 @@ from projects.models import Pod
 from tests.browser.conftest import Open
 from tests.browser.workloads.test_logs import pods, write
 
+pytestmark = pytest.mark.heavy
+
 __all__ = ["pods"]
 
 LATEST = "Jump to latest output"

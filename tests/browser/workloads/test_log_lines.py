@@ -13,6 +13,8 @@ from tests.browser.driver.axe import accessibility_faults
 from tests.browser.driver.held_requests import hold_requests
 from tests.browser.workloads.test_logs import NUMBER_OF_HIT, open_view, pods, write
 
+pytestmark = pytest.mark.heavy
+
 MINUTE = 60_000
 START = 1_767_225_600_000  # 2026-01-01, 00:00:00 UTC
 
@@ -278,7 +280,6 @@ def test_logs_of_all_pods_can_be_searched_at_every_window_size(
         assert faults == []
 
 
-@pytest.mark.heavy
 @pytest.mark.parametrize("width", [360, 390])
 def test_log_toolbar_fits_on_phones(opened: Open, pods: list[Pod], home: Path, width: int) -> None:
     write_timed(home, pods[0], ("one\nERROR two\n", 1))
@@ -304,7 +305,6 @@ def test_log_toolbar_fits_on_phones(opened: Open, pods: list[Pod], home: Path, w
         assert faults == []
 
 
-@pytest.mark.heavy
 @pytest.mark.parametrize(("width", "height"), [(1440, 900), (1024, 900), (390, 844)])
 def test_logs_tab_fills_the_window_and_only_the_log_scrolls(
     opened: Open, pods: list[Pod], home: Path, width: int, height: int
@@ -373,7 +373,6 @@ def test_page_scans_a_limited_number_of_lines_for_tracebacks(opened: Open, pods:
         assert faults == []
 
 
-@pytest.mark.heavy
 @pytest.mark.parametrize("width", [390, 1440])
 def test_match_list_opens_without_moving_its_button(
     opened: Open, pods: list[Pod], home: Path, width: int

@@ -324,6 +324,7 @@ CUT_TEXT = """(text) => {
 }"""
 
 
+@pytest.mark.heavy
 def test_progress_bar_updates_replace_their_line(opened: Open, pods: list[Pod], home: Path) -> None:
     write(home, pods[0], "start\r\n 1% \r 2% ")
     with opened("dave") as (page, faults):

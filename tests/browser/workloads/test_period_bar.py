@@ -9,6 +9,8 @@ from tests.browser.conftest import Open
 from tests.browser.data.scene import Scene
 from tests.browser.driver.axe import accessibility_faults
 
+pytestmark = pytest.mark.heavy
+
 TIMES = r"\d\d:\d\d(:\d\d)? to (now|about \d\d:\d\d|\d\d:\d\d(:\d\d)?)"
 
 
@@ -93,7 +95,6 @@ def test_short_segments_can_be_tapped(opened: Open, scene: Scene) -> None:
         assert faults == []
 
 
-@pytest.mark.heavy
 @pytest.mark.parametrize("width", [390, 1440])
 def test_wide_segments_show_their_duration_without_a_tooltip(opened: Open, scene: Scene, width: int) -> None:
     with opened("dave", viewport={"width": width, "height": 900}, timezone_id="UTC") as (page, _):

@@ -12,6 +12,8 @@ from tests.browser.driver.chromium import NARROW, WIDE
 from tests.browser.driver.held_requests import hold_requests
 from tests.support.present import present
 
+pytestmark = pytest.mark.heavy
+
 
 def test_task_map_is_one_tab_stop_and_arrow_keys_move_within_it(opened: Open, scene: Scene) -> None:
     with opened("dave") as (page, faults):
@@ -63,7 +65,6 @@ def test_tapping_the_task_map_shows_a_link_to_the_nearest_task(opened: Open, sce
         assert faults == []
 
 
-@pytest.mark.heavy
 @pytest.mark.parametrize("link", ["#unfold-held", "#state-completed"])
 def test_expanding_the_task_list_at_the_end_of_the_page_keeps_the_scroll_position(
     link: str, opened: Open, scene: Scene
@@ -92,7 +93,6 @@ def test_task_list_of_a_pending_array_is_visible_without_scrolling(
         assert faults == []
 
 
-@pytest.mark.heavy
 def test_figures_of_an_array_fit_and_fill_their_card_on_a_phone(opened: Open, scene: Scene) -> None:
     with opened("dave", viewport={"width": 390, "height": 844}) as (page, faults):
         page.goto(f"/arrays/{present(scene.array).pk}")
@@ -109,7 +109,6 @@ def test_figures_of_an_array_fit_and_fill_their_card_on_a_phone(opened: Open, sc
         assert faults == []
 
 
-@pytest.mark.heavy
 def test_loading_the_smallest_change_of_an_array_does_not_move_the_page(opened: Open, scene: Scene) -> None:
     with opened("dave") as (page, faults):
         held = hold_requests(page, re.compile("/smallest-change"))
@@ -137,7 +136,6 @@ def test_smallest_change_of_an_array_is_fetched_again_after_an_action(opened: Op
         assert faults == []
 
 
-@pytest.mark.heavy
 def test_smallest_change_of_an_array_is_fetched_again_shortly_after_a_pool_change(
     opened: Open, scene: Scene
 ) -> None:
@@ -238,7 +236,6 @@ def test_pending_tasks_have_one_colour(opened: Open, scene: Scene) -> None:
         assert faults == []
 
 
-@pytest.mark.heavy
 def test_array_actions_fit_on_one_line_and_a_map_above_the_list_on_a_phone(
     opened: Open, scene: Scene
 ) -> None:

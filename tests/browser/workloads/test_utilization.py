@@ -11,10 +11,11 @@ from tests.browser.data.scene import Scene
 from tests.browser.driver.chromium import open_settled
 from tests.support.present import present
 
+pytestmark = pytest.mark.heavy
+
 REFRESH = "htmx.ajax('GET', document.querySelector('#use [hx-trigger]').getAttribute('hx-get'), '#use')"
 
 
-@pytest.mark.heavy
 def test_utilization_refresh_keeps_expanded_sections_and_time_range(opened: Open, scene: Scene) -> None:
     workload = scene.workloads["diffusion-xl"]
     with opened("dave") as (page, faults):
@@ -36,7 +37,6 @@ def test_utilization_refresh_keeps_expanded_sections_and_time_range(opened: Open
         assert faults == []
 
 
-@pytest.mark.heavy
 def test_lowest_utilization_fits_on_one_line_in_medium_windows(opened: Open, scene: Scene) -> None:
     with opened("dave", viewport={"width": 1024, "height": 900}) as (page, faults):
         page.goto(f"/workloads/{scene.workloads['diffusion-xl'].pk}")
@@ -47,7 +47,6 @@ def test_lowest_utilization_fits_on_one_line_in_medium_windows(opened: Open, sce
         assert faults == []
 
 
-@pytest.mark.heavy
 def test_node_page_loads_its_utilization(opened: Open, scene: Scene) -> None:
     with opened("dave") as (page, faults):
         page.goto("/nodes/train-0")
@@ -60,7 +59,6 @@ def test_node_page_loads_its_utilization(opened: Open, scene: Scene) -> None:
         assert faults == []
 
 
-@pytest.mark.heavy
 def test_idle_gpus_are_marked_in_the_workload_list(opened: Open, scene: Scene) -> None:
     with opened("grace") as (page, _):
         page.goto("/workloads")
@@ -70,7 +68,6 @@ def test_idle_gpus_are_marked_in_the_workload_list(opened: Open, scene: Scene) -
         expect(page.get_by_text("GPUs idle.")).to_be_visible()
 
 
-@pytest.mark.heavy
 def test_chart_readout_shows_the_values_under_the_pointer(opened: Open) -> None:
     with opened("ada") as (page, faults):
         page.goto("/nodes/train-0")
@@ -83,7 +80,6 @@ def test_chart_readout_shows_the_values_under_the_pointer(opened: Open) -> None:
         assert not faults
 
 
-@pytest.mark.heavy
 def test_usage_readout_has_a_total_and_is_next_to_its_column(opened: Open) -> None:
     with opened("ada") as (page, faults):
         page.goto("/usage?span=7d")
@@ -96,7 +92,6 @@ def test_usage_readout_has_a_total_and_is_next_to_its_column(opened: Open) -> No
         assert faults == []
 
 
-@pytest.mark.heavy
 @pytest.mark.parametrize("width", [390, 1440])
 def test_sparkline_readout_replaces_the_axis(opened: Open, scene: Scene, width: int) -> None:
     with opened("dave", viewport={"width": width, "height": 844}, has_touch=width < 500) as (page, faults):
@@ -115,7 +110,6 @@ def test_sparkline_readout_replaces_the_axis(opened: Open, scene: Scene, width: 
         assert not faults
 
 
-@pytest.mark.heavy
 def test_name_of_the_least_used_pod_is_readable_in_medium_windows(opened: Open, scene: Scene) -> None:
     with opened("dave", viewport={"width": 1024, "height": 844}) as (page, faults):
         page.goto(f"/workloads/{scene.workloads['diffusion-xl'].pk}")

@@ -73,6 +73,7 @@ def test_late_live_update_does_not_undo_a_new_sort_order(opened: Open, scene: Sc
         assert faults == []
 
 
+@pytest.mark.heavy
 def test_menu_marks_the_current_view(opened: Open) -> None:
     with opened("dave", viewport=WIDE) as (page, faults):
         page.goto("/workloads")
@@ -92,6 +93,7 @@ def test_menu_marks_the_current_view(opened: Open) -> None:
         assert faults == []
 
 
+@pytest.mark.heavy
 def test_workloads_can_be_filtered_by_any_visible_user(opened: Open) -> None:
     with opened("ada") as (page, faults):
         page.goto("/workloads")

@@ -162,6 +162,7 @@ def test_edit_page_of_a_queued_workload_applies_its_smallest_change(opened: Open
         assert faults == []
 
 
+@pytest.mark.heavy
 def test_on_phones_the_verdict_links_to_the_prediction_below_the_form(opened: Open, scene: Scene) -> None:
     workload = scene.workloads["policy-sweep"]
     with opened("ada", viewport={"width": 390, "height": 844}) as (page, faults):

@@ -52,6 +52,7 @@ def finished_log(client: Client, name: str) -> str:
     return log
 
 
+@pytest.mark.heavy
 def test_each_pod_starts_in_a_private_copy_of_the_checkout(
     shared_berth: Installation, dave_on_shared_berth: Terminal, checkout: Path
 ) -> None:

@@ -125,6 +125,7 @@ def test_private_repository_is_fetched_with_a_personal_secret(admin: Terminal, h
         https.token = ""
 
 
+@pytest.mark.heavy
 def test_killed_fetch_restarts_and_leaves_no_files(
     shared_berth: Installation, admin: Terminal, https: HttpsServer
 ) -> None:

@@ -18,6 +18,7 @@ from tests.journeys.installation import Installation, child_pids, command_line, 
 pytestmark = pytest.mark.timeout(900)
 
 
+@pytest.mark.heavy
 def test_guide_examples_run_in_the_pod_until_the_web_processes_are_killed(
     shared_berth: Installation, dave_on_shared_berth: Terminal, tmp_path: Path
 ) -> None:

@@ -31,6 +31,7 @@ def test_form_offers_a_name_that_is_free(cast: Cast, dave: Client, query: str) -
     assert answer.context["answer"].problems == []
 
 
+@pytest.mark.heavy
 def test_form_offers_a_free_name_after_a_thousand_used_names(cast: Cast, dave: Client) -> None:
     make.workload(cast.vision, "my-training")
     columns = {"project": cast.vision, "spec": {}, "pools": ["local"], "phase": "completed"}

@@ -214,6 +214,7 @@ def test_submit_button_of_an_unschedulable_array_copy_counts_the_originals(
     assert label_of(answer) == "Submit anyway and cancel 116 originals"
 
 
+@pytest.mark.heavy
 def test_cancel_link_for_many_original_tasks_is_short(cast: Cast, sign_in: SignIn) -> None:
     make.pool("spare")
     document = {**training("sweep", array={"tasks": 1600}), "project": "vision"}
