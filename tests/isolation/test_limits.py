@@ -1,10 +1,13 @@
 """Tests for pod limits with the control groups of this machine."""
 
+import os
 import re
 import resource
+import subprocess
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from threading import Timer
 
 import pytest
 
@@ -178,6 +181,18 @@ def test_control_groups_of_a_killed_shim_are_removed(stage: LocalStage) -> None:
     stage.runtime.forget("p-1")
     assert not shared or not Path(shared).exists()
     assert not any(path.exists() for path in paths)
+
+
+def test_control_group_is_removed_once_its_killed_process_has_ended(stage: LocalStage) -> None:
+    group = Cgroups(f"berth-test-{os.getpid()}", {PROCESSES: 5})
+    group.locate()
+    group.create()
+    (path,) = group.paths.values()
+    with subprocess.Popen(["sleep", "60"]) as child:
+        Path(path, "cgroup.procs").write_text(str(child.pid))
+        Timer(0.2, child.kill).start()
+        group.remove()
+    assert not Path(path).exists()
 
 
 # --- machines that cannot enforce limits

@@ -6,7 +6,9 @@ They are inside the shim's own group in version 1, and next to it in version 2. 
 
 from __future__ import annotations
 
+import errno
 import os
+import time
 
 TYPE_CHECKING = False  # avoids importing `typing` and `collections.abc`, which takes milliseconds
 if TYPE_CHECKING:
@@ -106,11 +108,21 @@ def pod_cgroups(directory: str, order: dict[str, str]) -> Cgroups:
 
 
 def remove(paths: Iterable[str]) -> None:
-    for path in set(paths):
-        try:
-            os.rmdir(path)
-        except OSError:  # the group no longer exists, or contains a process that is being killed
-            pass
+    """Delete control groups. Wait up to a second for processes in them that are being killed."""
+    remaining = set(paths)
+    deadline = time.monotonic() + 1
+    while remaining := {path for path in remaining if not _is_removed(path)}:
+        if time.monotonic() > deadline:
+            return
+        time.sleep(0.01)
+
+
+def _is_removed(path: str) -> bool:
+    try:
+        os.rmdir(path)
+    except OSError as error:
+        return error.errno != errno.EBUSY
+    return True
 
 
 def find_parent(controller: str) -> tuple[str, bool]:
