@@ -34,6 +34,10 @@ def test_hourly_average_readout_shows_the_hour_of_its_bar(opened: Open) -> None:
         frame = chart.bounding_box()
         band, box = page.locator(".readout-marker").bounding_box(), readout.bounding_box()
         assert frame is not None and band is not None and box is not None
+        chart.evaluate("svg => { svg.dataset.old = 'yes'; }")
+        page.evaluate("document.dispatchEvent(new CustomEvent('berth:done', {detail: {message: 'x'}}))")
+        expect(chart).not_to_have_attribute("data-old", "yes")
+        expect(readout).to_contain_text(re.compile(r"^\d+ \w{3}"))
         assert abs(band["width"] - frame["width"] / 24) < 1, "the whole hour is highlighted"
         assert box["x"] >= band["x"] + band["width"] and box["y"] >= frame["y"] - 1, "the legend is visible"
         assert faults == []

@@ -50,7 +50,7 @@ def test_submission_can_be_completed_after_signing_in_again(opened: Open, scene:
         expect(page.locator("#f-roles-1-at_least")).to_have_value("3")
         expect(page.locator("#document")).to_have_value(ROLE)
         page.get_by_role("button", name="Submit workload", exact=True).click()
-        page.get_by_role("button", name="Submit and evict").click()
+        page.locator("#dialog").get_by_role("button", name="Submit and evict").click()
         expect(page.get_by_role("heading", name="survives")).to_be_visible()
         assert Workload.objects.get(name="survives").submitted_by == scene.people["dave"]
         page.goto("/submit")

@@ -77,11 +77,13 @@
     return `${svg.dataset.percent !== undefined && allocated ? `${Math.round(100 * used / allocated)}%, ` : ""}${amount} ${svg.dataset.unit}`;
   }
 
+  let pointed = null; // the latest pointer event, if it was in a chart
   function show(event) {
     const svg = event.target.closest?.("svg[data-points]"), chart = svg?.closest("[data-readout]");
     const strip = chart?.closest(".strip"); // its charts have the same period, so they show the same moment
     const charts = strip ? [...strip.querySelectorAll("[data-readout]")] : [chart];
     for (const other of document.querySelectorAll(".readout.on")) if (!charts.includes(other.parentElement) && !other.parentElement.matches(".maps, .periods")) other.classList.remove("on");
+    pointed = chart ? { target: event.target, clientX: event.clientX, clientY: event.clientY } : null;
     if (!chart) return;
     const frame = svg.getBoundingClientRect(), share = Math.min(1, Math.max(0, (event.clientX - frame.left) / frame.width));
     for (const each of charts) read(each, each.querySelector("svg[data-points]"), share);
@@ -110,7 +112,14 @@
     readout.style.left = `${fits ? inset + left + width + GAP : Math.max(0, before)}px`;
   }
   for (const type of ["pointermove", "pointerdown"]) document.addEventListener(type, show); // a tap has no moves
+  document.addEventListener("htmx:afterSwap", () => { // keep the readout if a live update replaced the chart
+    if (!pointed || pointed.target.isConnected) return;
+    const target = document.elementFromPoint(pointed.clientX, pointed.clientY);
+    if (target) show({ ...pointed, target });
+  });
   document.addEventListener("pointerleave", (event) => { // a finger leaves at the end of each tap
-    if (event.pointerType !== "touch") for (const readout of document.querySelectorAll(".readout.on")) readout.classList.remove("on");
+    if (event.pointerType === "touch") return;
+    pointed = null;
+    for (const readout of document.querySelectorAll(".readout.on")) readout.classList.remove("on");
   });
 })();
