@@ -114,6 +114,7 @@ def test_tests_that_stop_the_shared_installation_run_after_all_other_journeys() 
     assert len({Path(file).parent.name for file in files[:first]}) == 3
 
 
+@pytest.mark.heavy
 def test_tests_of_a_file_run_in_one_forked_process_with_its_own_directory(tmp_path: Path) -> None:
     result = run_tests(tmp_path, "-n", "2", one=PASSES, two=PASSES)
     assert result.returncode == 0, result.stdout
@@ -124,6 +125,7 @@ def test_tests_of_a_file_run_in_one_forked_process_with_its_own_directory(tmp_pa
         assert Path(directory).parent.name in {"gw0", "gw1"}
 
 
+@pytest.mark.heavy
 def test_failed_tests_and_crashed_processes_fail_the_run(tmp_path: Path) -> None:
     result = run_tests(tmp_path, "-n", "2", one=FAILS, two=PASSES)
     assert result.returncode == pytest.ExitCode.TESTS_FAILED, result.stdout
@@ -134,6 +136,7 @@ def test_failed_tests_and_crashed_processes_fail_the_run(tmp_path: Path) -> None
     assert "The process that ran this test ended. The tests that it had taken did not run." in result.stdout
 
 
+@pytest.mark.heavy
 def test_killed_process_fails_the_run_even_if_its_child_is_still_running(tmp_path: Path) -> None:
     try:
         result = run_tests(tmp_path, "-n", "2", one=KILLED)

@@ -95,6 +95,7 @@ def test_core_imports_only_pydantic_and_the_standard_library() -> None:
     assert not broken
 
 
+@pytest.mark.heavy
 def test_tasks_can_be_imported_before_any_other_scheduler_module() -> None:
     code = "import django; django.setup(); import scheduler.tasks"
     subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True)

@@ -110,6 +110,7 @@ def truncated_copy(file: Path, tmp_path: Path) -> Path:
     return write_backup(tmp_path, half, migrations=current_migrations())
 
 
+@pytest.mark.heavy
 def test_failed_backup_prints_a_one_line_error(admin: Berth, empty_url: str, tmp_path: Path) -> None:
     (tmp_path / "a").write_text("an earlier backup")
     with pytest.raises(BackupError, match="already exists"):

@@ -129,6 +129,7 @@ def test_interrupted_copy_leaves_no_partial_file(site: Site, tmp_path: Path) -> 
             client.workloads.copy_to(site.workload_id, tmp_path / "large", progress=end_pod)
 
 
+@pytest.mark.heavy
 def test_incomplete_file_is_deleted_even_if_the_receiver_was_paused(site: Site, tmp_path: Path) -> None:
     (tmp_path / "large").write_bytes(os.urandom(8 * 2**20))
     receivers: list[int] = []
@@ -154,6 +155,7 @@ def test_incomplete_file_is_deleted_even_if_the_receiver_was_paused(site: Site, 
         poll_until(lambda: client.workloads.exec(site.workload_id, command).output, lambda seen: seen == b"")
 
 
+@pytest.mark.heavy
 def test_incomplete_file_is_deleted_even_if_the_client_stops_receiving(site: Site) -> None:
     # Sending fails although the client's connection is still open.
     pod_id = str(site.pod.pk)
@@ -182,6 +184,7 @@ def _writes_incomplete_file(pid: int, pod_id: str) -> bool:
         return False
 
 
+@pytest.mark.heavy
 def test_invalid_requests_and_paths_are_rejected_with_the_reason(site: Site, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     settings = site.settings(site.cast.dave)

@@ -193,6 +193,7 @@ def test_port_is_remembered_as_open_for_a_limited_time(monkeypatch: pytest.Monke
     assert not ports.is_known("p-1", 80)
 
 
+@pytest.mark.heavy
 def test_command_forwards_connections_to_the_cluster(
     site: Site, channels: tuple[ChannelLoop, Api], program: socket.socket, monkeypatch: pytest.MonkeyPatch
 ) -> None:

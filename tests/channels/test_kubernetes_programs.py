@@ -127,6 +127,7 @@ def berth(site: Site, container: Container, monkeypatch: pytest.MonkeyPatch) -> 
     return site
 
 
+@pytest.mark.heavy
 def test_directories_are_copied_both_ways_without_links_that_point_outside(
     berth: Site, container: Container, tmp_path: Path
 ) -> None:

@@ -76,6 +76,7 @@ def test_several_connections_transfer_data_in_both_directions(site: Site, progra
     assert opened[0] == ("dave", "open_forward", {"pod": "worker-0", "run": 1, "port": port})
 
 
+@pytest.mark.heavy
 def test_eof_from_the_program_is_forwarded_while_the_client_is_sending(
     site: Site, program: socket.socket
 ) -> None:
@@ -97,6 +98,7 @@ def test_eof_from_the_program_is_forwarded_while_the_client_is_sending(
         inside.close()
 
 
+@pytest.mark.heavy
 def test_errors_distinguish_silent_ports_invalid_ports_and_missing_roles(site: Site) -> None:
     reserved = socket.socket()  # the port is bound, but nothing is listening
     reserved.bind(("127.0.0.1", 0))

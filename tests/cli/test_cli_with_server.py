@@ -76,6 +76,7 @@ def test_logout_revokes_the_token(berth: Berth, cast: Cast, live_server: Any, tm
         client.whoami()
 
 
+@pytest.mark.heavy
 def test_each_kind_of_error_has_its_own_exit_code(berth: Berth, as_dave: dict[str, str], cast: Cast) -> None:
     assert berth("submit", "-n", "train", "-p", "vision", "--", "true", **as_dave).returncode == 0
     again = berth("submit", "-n", "train", "-p", "vision", "--", "true", **as_dave)

@@ -75,6 +75,7 @@ def test_relative_working_directory_is_resolved_inside_the_code_directory(
     assert log(plain_stage) == "train.py\n"
 
 
+@pytest.mark.heavy
 def test_download_is_retried_after_server_overload_or_a_lost_connection(
     plain_stage: LocalStage, server: CodeServer
 ) -> None:

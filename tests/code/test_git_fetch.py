@@ -119,6 +119,7 @@ def test_branches_tags_commits_and_the_default_branch_resolve_to_commits(
     ]  # fmt: skip
 
 
+@pytest.mark.heavy
 def test_requested_directory_becomes_the_root_of_the_fetched_code(
     over_https: Fetcher, https: HttpsServer
 ) -> None:
@@ -129,6 +130,7 @@ def test_requested_directory_becomes_the_root_of_the_fetched_code(
             over_https(https.url(), directory=directory)
 
 
+@pytest.mark.heavy
 def test_file_modes_and_links_are_kept_but_submodules_are_omitted(
     over_https: Fetcher, https: HttpsServer, repository: Repository
 ) -> None:
@@ -152,6 +154,7 @@ def test_file_modes_and_links_are_kept_but_submodules_are_omitted(
     assert over_https.contents(commit)["big.bin"] == (repository.checkout / "big.bin").read_bytes()
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("target", ["/etc/passwd", "../../outside", "jobs/../../x"])
 def test_link_that_points_outside_the_tree_is_rejected(
     target: str, over_https: Fetcher, https: HttpsServer, repository: Repository
@@ -163,6 +166,7 @@ def test_link_that_points_outside_the_tree_is_rejected(
         over_https(https.url())
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("name", ["..", ".git", "a/b"])
 def test_git_tree_with_an_unsafe_path_is_rejected(
     name: str, over_https: Fetcher, https: HttpsServer, repository: Repository
@@ -177,6 +181,7 @@ def test_git_tree_with_an_unsafe_path_is_rejected(
         over_https(https.url())
 
 
+@pytest.mark.heavy
 def test_error_for_an_exceeded_fetch_limit_names_its_setting(
     tmp_path: Path, https: HttpsServer, repository: Repository
 ) -> None:
@@ -243,6 +248,7 @@ def test_certificate_of_an_unknown_authority_is_rejected(tmp_path: Path, https: 
     assert https.requests == []
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize(
     "host", ["127.0.0.1", "localhost", "0x7f.1", "2130706433", "169.254.169.254", "10.0.0.1"]
 )

@@ -38,6 +38,7 @@ def dist(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return out
 
 
+@pytest.mark.heavy
 def test_checksums_cover_all_other_release_files(dist: Path) -> None:
     lines = (dist / "SHA256SUMS").read_text().splitlines()
     sums = {name: digest for digest, _, name in (line.partition("  ") for line in lines)}

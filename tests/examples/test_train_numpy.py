@@ -93,6 +93,7 @@ def test_trained_weights_do_not_depend_on_the_number_of_ranks(tmp_path: Path, ru
     np.testing.assert_allclose(weights[1], weights[0], rtol=1e-6, atol=1e-9)
 
 
+@pytest.mark.heavy
 def test_stopped_training_resumes_from_its_checkpoint(tmp_path: Path, runs: list[Run]) -> None:
     flags = ("--steps", "80", "--batch", "128", "--step-seconds", "0.02", "--checkpoint-every", "1000")
     whole, parts = tmp_path / "whole", tmp_path / "parts"

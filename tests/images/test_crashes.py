@@ -48,6 +48,7 @@ def start_long(stage: ImageStage, image: str) -> int:
     return stage.pid("p-1")
 
 
+@pytest.mark.heavy
 def test_killed_shim_leaves_no_container_behind(stage: ImageStage, busybox: str) -> None:
     command, init = start_long(stage, busybox), stage.init("p-1")
     kill(stage.shim("p-1"))

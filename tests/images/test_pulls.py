@@ -46,6 +46,7 @@ def failure(
 # --- credentials and projects
 
 
+@pytest.mark.heavy
 def test_credentials_for_a_private_image_are_deleted_after_the_pull(
     stage: ImageStage, registry: Registry
 ) -> None:
@@ -60,6 +61,7 @@ def test_credentials_for_a_private_image_are_deleted_after_the_pull(
     assert_nothing_is_left(stage)
 
 
+@pytest.mark.heavy
 def test_project_without_access_cannot_use_a_stored_image(stage: ImageStage, registry: Registry) -> None:
     image = push_image(registry, "shared")
     assert stage.run("p-1", image, "true").exit_code == 0

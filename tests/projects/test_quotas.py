@@ -76,6 +76,7 @@ Step = tuple[str, int]
 STEPS = st.lists(st.tuples(st.sampled_from(["set", "remove"]), st.integers(0, 3)), min_size=2, max_size=10)
 
 
+@pytest.mark.heavy
 @settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
 @given(steps=STEPS)
 def test_different_quotas_never_have_the_same_version(cast: Cast, steps: list[Step]) -> None:

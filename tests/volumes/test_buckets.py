@@ -44,6 +44,7 @@ def test_signed_url_contains_no_secret_and_names_the_version_of_the_object(store
     assert KEY not in url
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize(
     ("status", "code", "error", "message"),
     [

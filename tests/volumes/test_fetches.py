@@ -86,6 +86,7 @@ def test_pods_that_start_together_fetch_each_object_once(stage: LocalStage, serv
     assert not (stage.root / "pods" / "p-0").exists()
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize(
     ("key", "reason"),
     [

@@ -136,6 +136,7 @@ def test_pod_waits_until_the_changes_of_earlier_pods_are_stored(
     assert stage.runtime.read_log("p-1", 0, 100).data == b"1\n"
 
 
+@pytest.mark.heavy
 def test_interrupted_fetch_is_repeated_and_leaves_no_partial_files(
     stage: LocalStage, server: SigningServer
 ) -> None:

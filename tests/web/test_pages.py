@@ -247,6 +247,7 @@ INVALID_QUERIES = (
 )  # fmt: skip
 
 
+@pytest.mark.heavy
 def test_invalid_query_parameters_are_ignored(sign_in: SignIn) -> None:
     client = sign_in("alice")
     for path in ("/workloads", "/evictions", "/activity", "/node-pools/local"):

@@ -233,6 +233,7 @@ def template_field(answer: Any) -> str:
     return str(answer.content.decode().partition('name="template"')[2].partition("</select>")[0])
 
 
+@pytest.mark.heavy
 def test_schedule_form_offers_the_templates_of_the_chosen_project(cast: Cast, sign_in: SignIn) -> None:
     for project, name in ((cast.vision, "train"), (cast.vision, "evaluate"), (cast.speech, "transcribe")):
         set_template(actor=cast.bob, project=project, name=name, text=TEXT)

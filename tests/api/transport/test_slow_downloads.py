@@ -54,6 +54,7 @@ def read_rest(reader: socket.socket) -> bytes:
     return b"".join(iter(lambda: reader.recv(MIB), b""))
 
 
+@pytest.mark.heavy
 def test_slow_code_download_holds_no_database_connection(port: int, dave: Caller) -> None:
     content = os.urandom(8 * MIB)
     workload = submit(dave, upload(dave, {"weights": content})).json()["id"]

@@ -66,6 +66,7 @@ def form(opened: Open) -> Iterator[Page]:
         assert faults == []
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("index", sample(["2", "4"]))
 def test_browser_uploads_the_same_files_as_the_command_line(form: Page, tmp_path: Path, index: str) -> None:
     root = tmp_path / "line"
@@ -110,6 +111,7 @@ def test_second_upload_contains_only_changed_files(form: Page, tmp_path: Path) -
     expect(form.get_by_role("status").filter(has_text="already has all files")).to_be_visible()
 
 
+@pytest.mark.heavy
 def test_interrupted_upload_resumes(opened: Open, tmp_path: Path) -> None:
     (tmp_path / "line").mkdir()
     (tmp_path / "line" / "weights.bin").write_bytes(os.urandom(3 * CHUNK_BYTES + 5))

@@ -69,6 +69,7 @@ def test_form_can_be_left_without_confirmation_if_no_input_would_be_lost(opened:
         assert (questions, faults) == ([], [])
 
 
+@pytest.mark.heavy
 def test_leaving_the_edit_page_requires_confirmation_unless_changes_are_discarded(
     opened: Open, scene: Scene
 ) -> None:

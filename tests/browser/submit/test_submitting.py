@@ -225,6 +225,7 @@ def test_pools_are_ordered_with_the_keyboard(opened: Open) -> None:
         assert faults == []
 
 
+@pytest.mark.heavy
 def test_edit_can_be_saved_only_if_it_changes_something(opened: Open, scene: Scene) -> None:
     with opened("ada") as (page, faults):
         page.goto(f"/workloads/{scene.workloads['policy-sweep'].pk}/edit")

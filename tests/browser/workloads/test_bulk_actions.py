@@ -97,6 +97,7 @@ def test_all_actions_on_selected_rows_are_in_view_on_a_phone(opened: Open) -> No
         assert faults == []
 
 
+@pytest.mark.heavy
 def test_click_next_to_the_text_of_a_column_header_sorts_the_table(opened: Open) -> None:
     with opened("dave") as (page, faults):
         page.goto("/workloads")

@@ -188,6 +188,7 @@ def test_failed_workload_shows_the_last_error_of_the_pod_that_failed_first(
         assert faults == []
 
 
+@pytest.mark.heavy
 def test_log_is_searched_while_typing_and_escape_removes_the_matches(
     opened: Open, pods: list[Pod], home: Path
 ) -> None:

@@ -48,6 +48,7 @@ def run(page: Page, command: str, output: str | re.Pattern[str]) -> None:
     expect(page.locator(".terminal-pane:visible .xterm-rows")).to_contain_text(output)
 
 
+@pytest.mark.heavy
 def test_terminal_can_be_resized_and_survives_a_flood_of_output(opened: Open, workload: Workload) -> None:
     with opened("dave") as (page, faults):
         open_terminal(page, workload)

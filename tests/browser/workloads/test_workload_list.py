@@ -54,6 +54,7 @@ def test_list_checkboxes_have_no_plus_sign(opened: Open) -> None:
         assert faults == []
 
 
+@pytest.mark.heavy
 def test_late_live_update_does_not_undo_a_new_sort_order(opened: Open, scene: Scene) -> None:
     late: list[tuple[Route, APIResponse]] = []
     with opened("dave") as (page, faults):

@@ -14,6 +14,7 @@ from tests.factories import workload
 pytestmark = pytest.mark.django_db(transaction=True)
 
 
+@pytest.mark.heavy
 def test_commands_in_the_guide_set_and_show_idle_rules(berth: Berth, cast: Cast) -> None:
     guide = (ROOT / "docs" / "admins.md").read_text()
     example = guide.partition("## Idle GPUs")[2].split("```")[1]

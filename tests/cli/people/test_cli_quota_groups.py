@@ -21,6 +21,7 @@ def as_alice(cast: Cast) -> dict[str, str]:
     return {"BERTH_TOKEN": token_of(cast.alice)}
 
 
+@pytest.mark.heavy
 def test_quota_group_is_created_edited_and_deleted(
     berth: Berth, as_alice: dict[str, str], cast: Cast
 ) -> None:

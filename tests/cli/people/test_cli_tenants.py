@@ -126,6 +126,7 @@ LISTS = (
 )  # fmt: skip
 
 
+@pytest.mark.heavy
 def test_every_list_and_object_can_be_printed_as_json_yaml_and_csv(
     berth: Berth, cast: Cast, as_alice: dict[str, str]
 ) -> None:

@@ -142,6 +142,7 @@ def test_retry_is_rejected_for_a_workload_outside_an_array(terminal: Terminal) -
     assert "berth resubmit vision/train" in result.stderr
 
 
+@pytest.mark.heavy
 @pytest.mark.django_db(transaction=True)
 def test_array_commands_work_with_a_real_server(
     berth: Berth, cast: Cast, live_server: Any, tmp_path: Path

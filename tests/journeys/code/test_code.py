@@ -126,6 +126,7 @@ def test_all_tasks_of_an_array_run_the_same_code(dave_on_shared_berth: Terminal,
     client.arrays.delete(client.arrays.find("sweep").id)
 
 
+@pytest.mark.heavy
 def test_rejected_files_are_reported_before_anything_is_sent(
     shared_berth: Installation, dave_on_shared_berth: Terminal, checkout: Path
 ) -> None:

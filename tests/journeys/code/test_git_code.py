@@ -40,6 +40,7 @@ def log_of(client: Client, name: str) -> str:
     return client.workloads.log(workload.id).data.decode()
 
 
+@pytest.mark.heavy
 def test_first_git_example_in_the_guide_runs_the_tagged_code(
     admin: Terminal, https: HttpsServer, repository: Repository, tmp_path: Path
 ) -> None:

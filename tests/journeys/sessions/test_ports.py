@@ -69,6 +69,7 @@ def submit_interactive(terminal: Terminal, folder: Path) -> str:
     return workload_id
 
 
+@pytest.mark.heavy
 def test_port_link_opens_the_workload_and_survives_a_killed_web_process(
     shared_berth: Installation, dave_on_shared_berth: Terminal, tmp_path: Path
 ) -> None:

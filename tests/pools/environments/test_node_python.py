@@ -207,6 +207,7 @@ def test_error_on_an_older_python_states_the_required_version(tmp_path: Path) ->
     assert "BERTH_NODE_PYTHON" in last
 
 
+@pytest.mark.heavy
 def test_node_that_does_not_start_fails_with_the_agents_last_output(tmp_path: Path) -> None:
     served = tmp_path / "api/v1/machines"
     served.mkdir(parents=True)

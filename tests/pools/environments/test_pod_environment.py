@@ -30,6 +30,7 @@ PRINT_ENVIRONMENT = (
 )
 
 
+@pytest.mark.heavy
 @pytest.mark.django_db
 @pytest.mark.shows("PLG-01", "PLG-05", "PLG-08", "PLG-41")
 def test_pod_runs_in_the_declared_environment(

@@ -117,6 +117,7 @@ def test_immediately_killed_pod_has_no_outputs(stage: FakeKubernetesStage) -> No
         stage.runtime.list_files("p-1", ["state"])
 
 
+@pytest.mark.heavy
 def test_outputs_over_the_limit_are_not_copied(stage: FakeKubernetesStage) -> None:
     stage.limits = CopyLimits(size=MIB)
     stage.runtime.start(stage.order("p-1", "train", outputs=("huge",)))

@@ -59,6 +59,7 @@ def test_reconciler_killed_at_any_step_of_a_slurm_launch_recovers(tmp_path: Path
         assert killer.where == name
 
 
+@pytest.mark.heavy
 def test_queued_slurm_job_is_shown_as_a_requested_node_with_slurms_reason(slurm: FakeSlurm) -> None:
     # The boot timeout counts from the time at which Slurm starts the job.
     slurm.set(machines=["n0"])

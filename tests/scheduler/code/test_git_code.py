@@ -267,6 +267,7 @@ def test_workload_edit_keeps_the_git_commit_unless_it_changes_the_code(
     assert workload.code_id not in (before, None)
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("point", ["code.chunks_stored", "code.fetched"])
 def test_interrupted_fetch_is_repeated_after_a_crash(scene: Scene, point: str) -> None:
     workload = scene.submit()

@@ -33,6 +33,7 @@ def commands(mark: str) -> list[str]:
     return [line for line in listed.splitlines() if line == f"sleep {mark}"]
 
 
+@pytest.mark.heavy
 def test_git_helpers_end_when_the_scheduler_is_killed(tmp_path: object) -> None:
     mark = f"5000.{os.getpid()}"
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
@@ -43,6 +44,7 @@ def test_git_helpers_end_when_the_scheduler_is_killed(tmp_path: object) -> None:
     poll_until(lambda: not commands(mark))
 
 
+@pytest.mark.heavy
 def test_two_mebibyte_file_name_fails_the_workload_with_a_short_message(
     scene: Scene, repository: Repository
 ) -> None:
@@ -69,6 +71,7 @@ def test_long_default_branch_name_is_omitted(scene: Scene, repository: Repositor
     assert CodeFetch.objects.get().branch == ""
 
 
+@pytest.mark.heavy
 def test_former_leader_does_not_overwrite_the_fetched_commit(scene: Scene, repository: Repository) -> None:
     workload = scene.submit(git={"ref": "main"})
     assert scene.fetcher.run_once()

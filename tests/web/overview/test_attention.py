@@ -128,6 +128,7 @@ def test_array_that_can_never_start_creates_only_one_attention_item(cast: Cast, 
     assert item.text == "Can never start as specified. Each replica is too large."
 
 
+@pytest.mark.heavy
 def test_platform_admins_see_errors_of_pools_budgets_and_deliveries(cast: Cast, sign_in: SignIn) -> None:
     assert attention(sign_in("alice")) == []
     make.create_scheduler_lease()
@@ -252,6 +253,7 @@ def test_platform_admins_see_idle_gpus_of_other_users_in_one_item(
     assert len(client.get(item.path).context["slice"].rows) == 2
 
 
+@pytest.mark.heavy
 def test_workload_that_exceeds_the_remaining_fair_share_needs_attention(cast: Cast, sign_in: SignIn) -> None:
     status = make.queue_status(cast.vision, cast.pool, share=6, allocated=1, requested=9)
     pending: dict[str, Any] = {"pools": [cast.pool.name], "since": make.ago(minutes=6), "by": cast.dave.user}

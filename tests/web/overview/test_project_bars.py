@@ -91,6 +91,7 @@ def test_project_bar_axis_ends_at_the_first_label_after_the_longest_bar(longest:
     assert tight_bar_scale(longest) == scale
 
 
+@pytest.mark.heavy
 def test_overview_of_a_pool_omits_projects_without_quota_and_gpus(cast: Cast, sign_in: SignIn) -> None:
     other = make.pool("other")
     make.workload(cast.vision, "done", phase="completed", first_started_at=make.ago(hours=1))

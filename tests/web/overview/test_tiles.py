@@ -16,6 +16,7 @@ from tests.web.conftest import SignIn
 from tests.web.overview.test_overview_page import figure
 
 
+@pytest.mark.heavy
 def test_each_tile_note_states_one_fact(cast: Cast, sign_in: SignIn, running: Workload) -> None:
     make.node(make.pool("other"), gpus=2)
     make.workload(cast.vision, "paused", phase="suspended")

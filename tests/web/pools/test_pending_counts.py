@@ -49,6 +49,7 @@ def figure(client: Client, title: str) -> tuple[str, str]:
     return match[1], re.sub(r"<[^>]+>", "", match[2])
 
 
+@pytest.mark.heavy
 def test_all_pages_show_the_same_number_of_pending_workloads(
     sign_in: SignIn, cast: Cast, pending: None
 ) -> None:

@@ -176,6 +176,7 @@ def test_placeholders_are_not_repeated_if_the_first_row_of_a_page_has_no_positio
     assert hidden == [[f"reserved {ONE}", f"1 {ONE}"], [f"new {ONE}"]]
 
 
+@pytest.mark.heavy
 def test_placeholders_are_not_repeated_if_the_first_row_of_a_page_allows_several_pools(
     cast: Cast, sign_in: SignIn
 ) -> None:

@@ -155,6 +155,7 @@ def test_queue_lists_the_workloads_without_a_maximum_runtime(cast: Cast, sign_in
     assert ">at least 2 have no max runtime<" in start()
 
 
+@pytest.mark.heavy
 def test_queue_loads_five_workloads_without_a_maximum_runtime_and_counts_the_others(
     cast: Cast, sign_in: SignIn
 ) -> None:
@@ -204,6 +205,7 @@ def test_queue_is_sorted_by_expected_start(sort: str, names: str, cast: Cast, si
     assert [row.name for row, *_ in context["rows"]] == names.split()
 
 
+@pytest.mark.heavy
 def test_new_workload_that_allows_several_pools_is_not_listed_under_a_pool(
     cast: Cast, sign_in: SignIn
 ) -> None:

@@ -181,6 +181,7 @@ def test_headings_are_repeated_on_later_pages(cast: Cast, sign_in: SignIn) -> No
     assert [row.name for row in last["impossible"]] == ["huge"]
 
 
+@pytest.mark.heavy
 def test_workloads_that_can_never_start_are_the_last_group(cast: Cast, sign_in: SignIn) -> None:
     message = "Each replica requests 64 GPUs; the largest node in the pool has 2 GPUs."
     values: Any = {"reason": "Unschedulable", "message": message, "gpus": 1}

@@ -71,6 +71,7 @@ def test_array_is_one_row_regardless_of_order_and_filters(query: str, cast: Cast
             else "3 workloads, 5 GPUs requested, 0 free.") in page  # fmt: skip
 
 
+@pytest.mark.heavy
 def test_waiting_tasks_are_counted_only_if_they_match_the_filters(cast: Cast, sign_in: SignIn) -> None:
     array = queue_array(cast, [1, 2, 3])
     Workload.objects.filter(array=array, array_index__gt=0).update(held=True, reason="", explanation=None)

@@ -254,6 +254,7 @@ def test_search_finds_an_array_task(cast: Cast, sign_in: SignIn) -> None:
     assert f'href="/arrays/{sweep.pk}"' in text and '<span class="chip good">Running</span>' in text
 
 
+@pytest.mark.heavy
 def test_search_for_a_state_links_to_the_workloads_in_that_state(cast: Cast, sign_in: SignIn) -> None:
     for number in range(2):
         make.workload(cast.vision, f"broken-{number}", phase="failed", by=cast.dave.user)

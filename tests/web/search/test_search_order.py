@@ -53,6 +53,7 @@ def test_name_that_begins_with_the_text_comes_before_newer_names_that_contain_it
     assert links(sign_in("alice"), "grid")[0] == f"/workloads/{first.pk}"
 
 
+@pytest.mark.heavy
 def test_workloads_and_arrays_are_found_by_the_start_of_their_id(cast: Cast, sign_in: SignIn) -> None:
     pk = UUID("7f31c94e-2b60-4d58-9a17-c05e8f6b3d21")  # resembles no word
     workload = make.workload(cast.vision, "probe", id=pk, phase="running", run=1, by=cast.dave.user)
@@ -92,6 +93,7 @@ def test_last_word_belongs_to_the_name_unless_it_is_an_action(cast: Cast, sign_i
     assert shown[0] == "train-run" and "Cancel train-run" in shown
 
 
+@pytest.mark.heavy
 @pytest.mark.every_case
 @pytest.mark.parametrize("word", ["pool", "node pool", "pools"])
 def test_kind_in_the_search_text_restricts_results_to_that_kind(
@@ -121,6 +123,7 @@ def test_actions_have_distinct_icons_and_destructive_actions_are_marked(cast: Ca
     assert icons["probe"] == ("workloads", False, False)
 
 
+@pytest.mark.heavy
 def test_search_lists_a_service_once_with_its_state_and_omits_its_engines(
     cast: Cast, sign_in: SignIn
 ) -> None:

@@ -165,6 +165,7 @@ def predict_limit_wait(client: Client, pool: str, gpus: int) -> str:
     return shown.partition('id="limit-wait">')[2].partition("</dd>")[0].partition('<dd class="wrap">')[2]
 
 
+@pytest.mark.heavy
 def test_prediction_states_when_the_project_is_expected_to_be_below_its_limit(
     cast: Cast, dave: Client
 ) -> None:

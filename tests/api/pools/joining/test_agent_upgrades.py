@@ -45,6 +45,7 @@ def version_of_node() -> str:
     return str(Node.objects.get().inventory["agent_version"])
 
 
+@pytest.mark.heavy
 @pytest.mark.django_db(transaction=True)
 def test_node_agent_upgrades_on_request_without_stopping_pods(host_with_node: Host, alice: Caller) -> None:
     agent, pod = host_with_node.pid("service"), host_with_node.pid("pod")

@@ -49,6 +49,7 @@ def create_ended_workloads(project: Project, node: Node, at: datetime) -> None:
         cursor.execute("ANALYZE projects_workload, projects_pod, scheduler_allocation")
 
 
+@pytest.mark.heavy
 def test_totals_are_counted_without_reading_all_workloads_or_ended_pods(cast: Cast) -> None:
     node = make.node(cast.pool, gpus=8)
     running = make.workload(cast.vision, "running", replicas=2, phase=Phase.RUNNING, pools=[cast.pool.name])

@@ -28,6 +28,7 @@ def predict_without_cache(stage: Stage, monkeypatch: pytest.MonkeyPatch, **docum
         return predict(stage, **document)
 
 
+@pytest.mark.heavy
 def test_prediction_does_not_depend_on_earlier_dry_runs(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:

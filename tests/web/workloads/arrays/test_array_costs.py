@@ -63,6 +63,7 @@ def create_workloads(cast: Cast, phase: Phase, at: datetime, **columns: Any) -> 
         cursor.execute("ANALYZE projects_workload")
 
 
+@pytest.mark.heavy
 def test_array_progress_counts_ended_tasks_without_loading_their_rows(cast: Cast) -> None:
     grid = array(cast, "grid", "running", "pending")
     create_ended_workloads(cast, Phase.COMPLETED, array=grid)
@@ -74,6 +75,7 @@ def test_array_progress_counts_ended_tasks_without_loading_their_rows(cast: Cast
     assert others and rows_read(others) < 50
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("mine", [True, False])
 def test_empty_search_does_not_load_old_failures(cast: Cast, mine: bool) -> None:
     make.workload(cast.vision, "probe", phase="failed", ended_at=make.ago(hours=1), by=cast.dave.user)
@@ -84,6 +86,7 @@ def test_empty_search_does_not_load_old_failures(cast: Cast, mine: bool) -> None
     assert rows_read(queries) < 50
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("mine", [True, False])
 def test_empty_search_does_not_sort_all_pending_workloads(cast: Cast, mine: bool) -> None:
     create_workloads(cast, Phase.PENDING, timezone.now())

@@ -15,6 +15,7 @@ from tests.cast import Cast, training
 from tests.web.conftest import SignIn
 
 
+@pytest.mark.heavy
 def test_reasons_and_numbers_from_before_an_edit_are_marked_until_the_next_cycle(
     cast: Cast, sign_in: SignIn, monkeypatch: pytest.MonkeyPatch
 ) -> None:

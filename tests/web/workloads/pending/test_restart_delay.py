@@ -27,6 +27,7 @@ def test_smallest_change_card_states_that_no_change_helps(
     assert answer.sentence in card and f'<a href="/workloads/{workload.pk}/edit">' not in card
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize(
     ("requested", "minutes", "expected"),
     [

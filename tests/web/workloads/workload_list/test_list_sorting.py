@@ -75,6 +75,7 @@ def test_arrays_with_failed_tasks_and_degraded_services_come_before_pending_work
     assert listed(sign_in("dave"), "sort=attention")[0] == "degraded", "a retry replaced the failed task"
 
 
+@pytest.mark.heavy
 def test_sorting_by_gpus_uses_the_totals_of_arrays_and_services(cast: Cast, sign_in: SignIn) -> None:
     create_service(cast, "chat", True, gpus=1, engine_gpus=4)
     running: Any = {"phase": "running", "message": ALL_RUN}
@@ -116,6 +117,7 @@ def test_pages_of_a_sorted_list_contain_each_row_once(sort: str, cast: Cast, sig
         assert names[0] == "sweep", "all of its tasks count"
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("sort", ["-gpus", "attention", "-state"])
 def test_statement_count_does_not_depend_on_the_number_of_rows(
     sort: str, cast: Cast, sign_in: SignIn

@@ -127,6 +127,7 @@ def test_reserved_workload_row_shows_its_node_and_what_it_is_waiting_for(
     assert "Reserved:" not in row
 
 
+@pytest.mark.heavy
 def test_array_row_shows_queue_positions_and_the_next_start(cast: Cast, sign_in: SignIn) -> None:
     array, start = submit_array(cast, "sweep", 4), timezone.now() + timedelta(minutes=70)
     tasks = Workload.objects.filter(array=array)
