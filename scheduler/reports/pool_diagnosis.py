@@ -87,7 +87,7 @@ def _boot_findings(facts: PoolFacts) -> Iterator[Finding]:
     if pool.provisioning_stopped:
         yield Finding(
             Severity.ERROR,
-            "boots",
+            "failed boots",
             to_sentence(pool.boot_error)
             if pool.boot_error
             else f"No nodes are requested after {format_count(pool.boot_failures, 'failed boot')}.",
@@ -100,7 +100,7 @@ def _boot_findings(facts: PoolFacts) -> Iterator[Finding]:
         when = f" The next request for nodes is due at {due:%Y-%m-%d %H:%M:%S} UTC." if due else ""
         yield Finding(
             Severity.WARNING,
-            "boots",
+            "failed boots",
             f"{failed}{when}" + (f" {to_sentence(pool.boot_error)}" if pool.boot_error else ""),
             "See the phases on the nodes' pages.",
         )

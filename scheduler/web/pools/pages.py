@@ -1,7 +1,7 @@
 """Node pool pages: allocation, devices, cost and scaling history."""
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
@@ -61,15 +61,18 @@ FINDING_TONES = {Severity.ERROR: "bad", Severity.WARNING: "warn", Severity.NOTE:
 
 @dataclass(frozen=True, slots=True)
 class FindingCounts:
-    """Number of errors and warnings in a pool's diagnosis, shown next to the pool's state."""
+    """Number of errors and warnings in a pool's diagnosis, and the worst of them."""
 
     errors: int = 0
     warnings: int = 0
+    worst: Finding | None = None
 
 
-def count_findings(findings: Iterable[Finding]) -> FindingCounts:
+def count_findings(findings: Sequence[Finding]) -> FindingCounts:
+    """Count the errors and warnings of a diagnosis, whose first finding is the worst."""
     severities = Counter(finding.severity for finding in findings)
-    return FindingCounts(severities[Severity.ERROR], severities[Severity.WARNING])
+    worst = next((finding for finding in findings if finding.severity != Severity.NOTE), None)
+    return FindingCounts(severities[Severity.ERROR], severities[Severity.WARNING], worst)
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +87,7 @@ class PoolRow:
 
     @property
     def findings(self) -> FindingCounts:
-        """Number of diagnosed errors and warnings, or zero if the user is not a platform admin."""
+        """Diagnosed errors and warnings, or none if the user is not a platform admin."""
         return count_findings(diagnose_pool(self.pool, timezone.now())) if self.is_admin else FindingCounts()
 
     @property

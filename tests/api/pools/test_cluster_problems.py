@@ -144,6 +144,6 @@ def test_slurm_time_limit_too_short_for_a_boot_is_reported(
         stage.slurm.change(job, TimeLimit="5:00", TimeLeft="5:00")
     stage.pass_time(15)
     stage.reconcile()
-    problem = find_problem(alice, page, "small", "boots")
+    problem = find_problem(alice, page, "small", "failed boots")
     assert problem.startswith("1 boot in a row failed.")
     assert "the time limit of Slurm job 1 is 5m, which leaves no time for work" in problem

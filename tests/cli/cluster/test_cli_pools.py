@@ -377,7 +377,7 @@ def test_budget_options_are_sent_as_disruption_budgets(terminal: Terminal) -> No
 
 
 def test_doctor_lists_pool_problems_and_exits_with_1_for_an_error(terminal: Terminal) -> None:
-    error = {"severity": "error", "name": "boots", "finding": "5 boots in a row failed.", "remedy": "Run it."}
+    error = {"severity": "error", "name": "failed boots", "finding": "5 boots failed.", "remedy": "Run it."}
     note = {"severity": "note", "name": "no nodes", "finding": "The pool has no nodes.", "remedy": ""}
 
     def answer(*findings: dict[str, str]) -> StubServer:
@@ -385,7 +385,7 @@ def test_doctor_lists_pool_problems_and_exits_with_1_for_an_error(terminal: Term
 
     result = terminal.run("doctor", "train", server=answer(error, note))
     assert (result.exit_code, result.stdout.splitlines()) == (1, [
-        "error    boots          5 boots in a row failed.",
+        "error    failed boots   5 boots failed.",
         "                        Run it.",
         "note     no nodes       The pool has no nodes.",
     ])  # fmt: skip

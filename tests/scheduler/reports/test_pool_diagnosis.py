@@ -71,9 +71,9 @@ def test_nodes_queued_by_the_provider_are_named_with_the_reason(cast: Cast) -> N
         ({"ticked_at": timedelta(minutes=10)}, "reconciler", "error", "10 minutes ago"),
         (
             {"boot_failures": 5, "boot_error": "apt failed"},
-            "boots", "error", "apt failed.",
+            "failed boots", "error", "apt failed.",
         ),
-        ({"boot_failures": 1}, "boots", "warning", "1 boot in a row failed."),
+        ({"boot_failures": 1}, "failed boots", "warning", "1 boot in a row failed."),
         ({"paused": True}, "paused", "warning", "does not scale"),
         ({"expires_at": timedelta(hours=3)}, "expired", "warning", "3 hours ago"),
         ({"nodes_max": 1, "gpus_per_node": 2}, "quotas", "warning", "4 GPUs exceed the pool's 4 GPUs"),

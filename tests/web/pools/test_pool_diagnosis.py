@@ -42,6 +42,7 @@ def test_pool_state_next_to_the_title_reflects_the_worst_finding(cast: Cast, sig
     assert state("/node-pools/train") == 'good">Active'
     make.node(pool, 1, state="cordoned")
     assert state("/node-pools/train") == state("/node-pools?search=train") == 'good">Active, warn">1 warning'
+    assert ">Cordoned nodes</span>" in admin.get("/node-pools").content.decode(), "the list names the warning"
     pool.ticked_at = make.ago(hours=1)
     pool.save()
     assert state("/node-pools/train") == state("/node-pools?search=train") == 'good">Active, bad">1 error'
