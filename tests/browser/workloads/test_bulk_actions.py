@@ -28,6 +28,9 @@ def test_selection_bar_shows_how_many_rows_an_action_applies_to(opened: Open) ->
         expect(dialog.get_by_role("heading", name="Cancel 1 workload?")).to_be_visible()
         expect(dialog).to_contain_text("1 workload stays unchanged:")
         expect(dialog.get_by_role("listitem").last).to_have_text("Already ended: vision/vit-baseline")
+        page.keyboard.press("Escape")
+        select(page, "segment-eval")
+        expect(bar.get_by_role("status")).to_have_text("3 selected, 1 read-only")
         assert faults == []
 
 

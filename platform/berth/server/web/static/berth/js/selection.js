@@ -6,10 +6,11 @@
   function pick() {
     const boxes = [...document.querySelectorAll("input[form=bulk]")];
     const chosen = boxes.filter((box) => box.checked), count = chosen.length;
+    const denied = chosen.filter((box) => "denied" in box.dataset).length; // rows that the user may not change
     const counter = document.querySelector("[data-picked]");
     document.getElementById("bulk")?.classList.toggle("on", count > 0);
     offer(chosen);
-    if (counter) counter.textContent = count ? `${count} selected` : "None selected";
+    if (counter) counter.textContent = !count ? "None selected" : denied && denied < count ? `${count} selected, ${denied} read-only` : `${count} selected`;
     for (const all of document.querySelectorAll("[data-pick-all]")) {
       all.checked = count > 0 && count === boxes.length;
       all.indeterminate = count > 0 && count < boxes.length;
