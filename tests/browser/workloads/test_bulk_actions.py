@@ -129,10 +129,10 @@ def test_shift_selects_a_range_of_rows_and_escape_clears_the_selection(opened: O
         counter = page.locator("[data-picked]")
         boxes.nth(1).click()
         boxes.nth(4).click(modifiers=["Shift"])
-        expect(counter).to_have_text("4 selected")
+        expect(counter).to_contain_text("4 selected")
         page.keyboard.press("j")
         page.keyboard.press("Shift+X")
-        expect(counter).to_have_text("5 selected")
+        expect(counter).to_contain_text("5 selected")
         page.keyboard.press("Escape")
         expect(counter).to_have_text("None selected")
         assert faults == []
