@@ -95,6 +95,10 @@ class SmallestChangeResponse(ResponseModel):
     evicted_workloads: int = Field(description="Other workloads that the start would evict.")
     scaled_down_workloads: int
     moved_workloads: int
+    change_without_evictions: SingleChangeResponse | None = Field(
+        description="The smallest reduction of the request that starts the workload without evicting, "
+        "scaling down or moving others; null if there is none, or if `change` affects no other workload."
+    )
 
 
 class WorkloadExplanation(ApiView):

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 from berth.core.backports import StrEnum
 from scheduler.engine.decide import decide, decide_with_layout
@@ -58,6 +59,8 @@ OTHER_STAGES: tuple[Stage, ...] = (
     lower_requests.propose_requests_below_half,
 )
 
+REQUEST_STAGES = (lower_requests.propose_requests_down_to_half, lower_requests.propose_requests_below_half)
+
 
 class Outcome(StrEnum):
     CHANGE = "change"  # the change starts the workload
@@ -77,13 +80,24 @@ class Effects:
     moved: tuple[str, ...] = ()
     rules: tuple[str, ...] = ()
 
+    @property
+    def affects_others(self) -> bool:
+        return bool(self.evicted or self.scaled_down or self.moved)
+
 
 @dataclass(frozen=True, slots=True)
 class SmallestChange:
+    """Smallest change that starts a workload, with its effects on other workloads.
+
+    If it affects others, `without_evictions` is the smallest reduction of the request that starts the
+    workload without such effects, or None if there is none.
+    """
+
     outcome: Outcome
     change: Change | None = None
     effects: Effects = Effects()
     runs: int = 0  # number of engine runs
+    without_evictions: Change | None = None
 
 
 def smallest_change(snapshot: Snapshot, name: str, max_runs: int = MAX_RUNS) -> SmallestChange:
@@ -106,13 +120,15 @@ def smallest_change(snapshot: Snapshot, name: str, max_runs: int = MAX_RUNS) -> 
         return SmallestChange(Outcome.NOT_NEEDED, runs=runs.count)
     for stage, later in _stages(cases):
         best = runs.find_smallest(
-            (proposals for case in cases for proposals in _stage_proposals(stage, case)), later=later
+            _proposals_of_stage(stage, cases), partial(runs.effects_if_started, later=later)
         )
         if best is not None:
             change, effects = best
             starts_now = runs.effects_if_started(change) if later else effects
             outcome = Outcome.SCHEDULABLE if starts_now is None else Outcome.CHANGE
-            return SmallestChange(outcome, change, starts_now or effects, runs.count)
+            effects = starts_now or effects
+            alternative = _find_request_without_evictions(runs, cases) if effects.affects_others else None
+            return SmallestChange(outcome, change, effects, runs.count, alternative)
     outcome = Outcome.UNDECIDED if runs.rejected else Outcome.NO_CHANGE
     return SmallestChange(outcome, runs=runs.count)
 
@@ -129,8 +145,19 @@ def _stages(cases: Sequence[PendingCase]) -> Iterator[tuple[Stage, bool]]:
     yield from ((stage, False) for stage in OTHER_STAGES)
 
 
-def _stage_proposals(stage: Stage, case: PendingCase) -> Iterable[Proposals]:
-    return () if case.is_blocked and stage is not own_changes.propose_ending_own_wait else stage(case)
+def _proposals_of_stage(stage: Stage, cases: Iterable[PendingCase]) -> Iterator[Proposals]:
+    for case in cases:
+        if not case.is_blocked or stage is own_changes.propose_ending_own_wait:
+            yield from stage(case)
+
+
+def _find_request_without_evictions(runs: "_TrialRuns", cases: Sequence[PendingCase]) -> Change | None:
+    """Return the smallest reduction that starts the workload without affecting other workloads, or None."""
+    for stage in REQUEST_STAGES:
+        best = runs.find_smallest(_proposals_of_stage(stage, cases), runs.effects_without_evictions)
+        if best is not None:
+            return best[0]
+    return None
 
 
 def _pending_cases(runs: "_TrialRuns", snapshot: Snapshot, name: str) -> Iterator[PendingCase]:
@@ -145,6 +172,10 @@ def _pending_cases(runs: "_TrialRuns", snapshot: Snapshot, name: str) -> Iterato
             case = find_pending_case(only, runs.plan(only), runs.layout, name)
             if case is not None:
                 yield replace(case, snapshot=snapshot, workload=first.workload)
+
+
+# Returns the effects of a change, or None if the change does not count.
+Accept = Callable[[Change], Effects | None]
 
 
 class _TrialRuns:
@@ -171,25 +202,21 @@ class _TrialRuns:
         plan, self._layout = decide_with_layout(snapshot, self._layout)
         return plan
 
-    def find_smallest(
-        self, groups: Iterable[Proposals], *, later: bool = False
-    ) -> tuple[Change, Effects] | None:
-        """Return the smallest proposed change that starts the workload, with its effects, or None if no
-        change does. With `later`, changes that let the workload start once resources become free also count.
-        """
+    def find_smallest(self, groups: Iterable[Proposals], accept: Accept) -> tuple[Change, Effects] | None:
+        """Return the smallest accepted change with its effects, or None if no change is accepted."""
         best: tuple[Proposal, Effects] | None = None
         for proposals in groups:
             smaller = [proposal for proposal in proposals if best is None or proposal[0] < best[0][0]]
-            best = self._smallest_proposal(smaller, later=later) or best
+            best = self._smallest_proposal(smaller, accept) or best
         return None if best is None else (best[0][1], best[1])
 
-    def _smallest_proposal(self, proposals: Proposals, *, later: bool) -> tuple[Proposal, Effects] | None:
-        effects = self.effects_if_started(proposals[-1][1], later=later) if proposals else None
+    def _smallest_proposal(self, proposals: Proposals, accept: Accept) -> tuple[Proposal, Effects] | None:
+        effects = accept(proposals[-1][1]) if proposals else None
         if effects is None:
             return None
         best, low, high, middle = (proposals[-1], effects), 0, len(proposals) - 1, 0
         while low < high:
-            effects = self.effects_if_started(proposals[middle][1], later=later)
+            effects = accept(proposals[middle][1])
             if effects is None:
                 low = middle + 1
             else:
@@ -197,10 +224,16 @@ class _TrialRuns:
             middle = (low + high) // 2
         return best
 
+    def effects_without_evictions(self, change: Change) -> Effects | None:
+        """Return empty effects, or None if the workload would not start or would affect others."""
+        effects = self.effects_if_started(change)
+        return None if effects is None or effects.affects_others else effects
+
     def effects_if_started(self, change: Change, *, later: bool = False) -> Effects | None:
         """Return the effects of the change, or None if the workload would not start.
 
-        If it would only start later, the effects are unknown, so the result is empty.
+        With `later`, changes that let the workload start once resources become free also count. Their effects
+        are unknown, so the result is empty.
         """
         after_backoff = later and self._has_backoff
         key = change, after_backoff

@@ -8,6 +8,8 @@ from scheduler.engine.smallest_change.phrases import change_clause
 from scheduler.engine.smallest_change.search import Effects, Outcome, SmallestChange
 
 NAMED_MAX = 3  # maximum number of affected workloads named in a sentence
+# Start of the sentence about a smaller request that affects no other workload.
+WITHOUT_EVICTIONS = " Without evictions, it would start now if "
 
 
 def change_sentence(result: SmallestChange, project: str, display_name: Callable[[str], str] = str) -> str:
@@ -30,7 +32,11 @@ def change_sentence(result: SmallestChange, project: str, display_name: Callable
     clause = change_clause(result.change, project, display_name)
     if result.outcome is Outcome.SCHEDULABLE:
         return f"The workload could start once resources are free if {clause}."
-    return f"The workload would start now if {clause}.{_effects_sentence(result.effects, display_name)}"
+    alternative = ""
+    if result.without_evictions is not None:
+        alternative = f"{WITHOUT_EVICTIONS}{change_clause(result.without_evictions, project, display_name)}."
+    effects = _effects_sentence(result.effects, display_name)
+    return f"The workload would start now if {clause}.{effects}{alternative}"
 
 
 def _effects_sentence(effects: Effects, display_name: Callable[[str], str]) -> str:

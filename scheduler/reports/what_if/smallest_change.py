@@ -58,6 +58,9 @@ class RenderedChange:
     action: str = ""  # what the user has to do, such as "Request 5 replicas instead of 6", or empty
     rule: str = ""  # the rule that allows the evictions; empty if there are several or a victim is hidden
     fit: str = ""  # reason why a smaller number of replicas fits, as a clause, or empty
+    # Lower request with which the workload would start without affecting others, as data and as `action`.
+    change_without_evictions: Mapping[str, Any] | None = None
+    action_without_evictions: str = ""
 
 
 def find_smallest_change(
@@ -123,7 +126,7 @@ def _search_change(view: ClusterView, workload: Workload, snapshot: Snapshot) ->
         log.exception("the engine failed for a change that would start %s", workload.handle)
         return SmallestChange(Outcome.UNDECIDED)
     if has_to_wait and result.outcome is Outcome.CHANGE:
-        return replace(result, outcome=Outcome.SCHEDULABLE, effects=Effects())
+        return replace(result, outcome=Outcome.SCHEDULABLE, effects=Effects(), without_evictions=None)
     return result
 
 
@@ -171,7 +174,7 @@ def _render_change(
     def display_name(handle: str) -> str:
         return handle if is_visible(handle) else HIDDEN_WORKLOAD
 
-    change, effects = result.change, result.effects
+    change, effects, alternative = result.change, result.effects, result.without_evictions
     awaited = (change.subject,) if change is not None and change.kind in ENDING_KINDS else ()
     has_one_rule = len(effects.rules) == 1 and all(map(is_visible, effects.evicted))
     return RenderedChange(
@@ -187,6 +190,10 @@ def _render_change(
         action="" if change is None else action_phrase(change, workload.project.name, display_name),
         rule=rule_in_present_tense(effects.rules[0], "after this change") if has_one_rule else "",
         fit=explain_replica_limit(result, snapshot, workload.handle, is_visible),
+        change_without_evictions=None
+        if alternative is None
+        else _change_as_document(alternative, display_name),
+        action_without_evictions=action_phrase(alternative, workload.project.name) if alternative else "",
         affected=tuple(
             filter(is_visible, (*awaited, *effects.evicted, *effects.scaled_down, *effects.moved))
         ),

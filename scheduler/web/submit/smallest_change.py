@@ -22,6 +22,7 @@ from projects.models import Workload
 from projects.selectors import find_workload
 from projects.services.workloads.prediction import validate
 from scheduler.engine.smallest_change.change import ChangeKind
+from scheduler.engine.smallest_change.sentences import WITHOUT_EVICTIONS
 from scheduler.reports.visibility import viewer_for
 from scheduler.reports.what_if.smallest_change import (
     RenderedChange,
@@ -73,7 +74,8 @@ def _render_card(request: Request, workload: Workload, text: str, answer: Render
     change = answer.change
     if change is None or change["kind"] == ChangeKind.BACKOFF_OVER:
         return HttpResponse()
-    edits = _find_edits(text, workload, change)
+    alternative = answer.change_without_evictions
+    _, _, clause = answer.sentence.partition(WITHOUT_EVICTIONS)
     sentence, effects = describe_change_and_effects(request.actor, workload.project, answer, timezone.now())
     context = {
         "sentence": sentence,
@@ -81,9 +83,17 @@ def _render_card(request: Request, workload: Workload, text: str, answer: Render
         "reasons": [clause for clause in (answer.fit, answer.rule) if clause],
         "note": describe_responsible_admins(request.actor, workload.project, change),
         "link": link_to_quota_pool_or_node(request.actor, workload.project, change),
-        "form_action": f"set:{json.dumps(edits)}" if edits else "",
+        "form_action": _form_action(text, workload, change),
+        "alternative": f"{WITHOUT_EVICTIONS.lstrip()}{clause}" if clause else "",
+        "alternative_form_action": _form_action(text, workload, alternative) if alternative else "",
     }
     return render(request, "scheduler/submit/smallest_change.html", context)
+
+
+def _form_action(text: str, workload: Workload, change: Mapping[str, Any]) -> str:
+    """Return the value of a button that makes the change in the form, or "" if that is not possible."""
+    edits = _find_edits(text, workload, change)
+    return f"set:{json.dumps(edits)}" if edits else ""
 
 
 def _find_edits(text: str, workload: Workload, change: Mapping[str, Any]) -> DocumentEdits:

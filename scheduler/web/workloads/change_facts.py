@@ -48,6 +48,7 @@ class ChangeFacts:
     # Workload that must be stopped first, by the user or by the workload's owner.
     ended: EvictedWorkload | None
     basis: str  # why the change is not smaller, or empty
+    alternative: str  # lower request that would start the workload without evictions, or empty
 
 
 def build_change_facts(
@@ -73,6 +74,7 @@ def build_change_facts(
         answer.rule,
         _ended_workload(actor, project, answer.change, urls, now),
         _priority_basis(actor, project, answer),
+        answer.action_without_evictions,
     )
 
 

@@ -25,7 +25,7 @@ from projects.queries.lost_work import lost_gpu_seconds
 from projects.selectors import workloads
 from projects.services.workloads import is_editable
 from scheduler.engine.smallest_change.change import ChangeKind
-from scheduler.engine.smallest_change.sentences import NAMED_MAX
+from scheduler.engine.smallest_change.sentences import NAMED_MAX, WITHOUT_EVICTIONS
 from scheduler.reports.what_if.smallest_change import RenderedChange
 
 QUEUE_KINDS = (ChangeKind.QUOTA_RAISED, ChangeKind.LIMIT_RAISED)
@@ -129,7 +129,8 @@ def describe_change_and_effects(
     actor: Actor, project: Project, answer: RenderedChange, now: datetime
 ) -> tuple[LinkedText, LinkedText]:
     """Return two sentences with links: one about a change, and one about its effects on other workloads."""
-    change, separator, effects = answer.sentence.partition(EFFECTS)
+    sentence, _, _ = answer.sentence.partition(WITHOUT_EVICTIONS)
+    change, separator, effects = sentence.partition(EFFECTS)
     if separator:
         losses = losses_by_workload(actor, project, answer.evicted, now)
         effects = _add_losses(f"{EFFECTS.lstrip()}{effects}", losses)

@@ -139,6 +139,7 @@ def smallest_change(request: Request, workload_id: uuid.UUID) -> HttpResponse:
             response["Berth-Needs"] = "why"  # this element is gone if the workload has started meanwhile
         return response
     link = link_to_change(request.actor, workload, change) if change else None
+    alternative = answer.change_without_evictions
     note = describe_responsible_admins(request.actor, workload.project, change) if change else ""
     note = note or (link.note if link else "")
     now = timezone.now()
@@ -153,6 +154,7 @@ def smallest_change(request: Request, workload_id: uuid.UUID) -> HttpResponse:
         "has_no_change": answer.outcome == Outcome.NO_CHANGE,
         "may_edit": may(request.actor, Action.OPERATE, workload) and is_editable(workload),
         "link": link,
+        "alternative_link": link_to_change(request.actor, workload, alternative) if alternative else None,
         "note": note,
         "copy": describe_copy(request.actor, link.url) if in_array and link else "",
     }

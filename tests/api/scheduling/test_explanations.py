@@ -107,6 +107,7 @@ def test_smallest_change_is_returned_as_a_sentence_and_as_data(
             "before": 3, "after": 2,
         },
         "evicted_workloads": 0, "scaled_down_workloads": 0, "moved_workloads": 0,
+        "change_without_evictions": None,
     }  # fmt: skip
 
 

@@ -185,6 +185,14 @@ def test_ending_the_smallest_and_newest_sufficient_workload_is_suggested() -> No
     assert sentence(world.queued("w", "p", gpus=2)) == would_start("young ended")
 
 
+def test_smaller_request_that_needs_no_evictions_is_an_alternative() -> None:
+    world = one_project(n=8).running("low", "p", "n", 2, priority=10).queued("w", "p", 6)
+    world.running("fixed", "p", "n", 4, priority=200, preemptible=False)
+    alternative = "Without evictions, it would start now if it had 2 worker replicas instead of 6."
+    expected = would_start("it had 4 worker replicas instead of 6", f"This would evict low. {alternative}")
+    assert sentence(world) == expected
+
+
 def test_lowest_sufficient_priority_for_preemption_is_suggested() -> None:
     world = one_project(n=2).running("a", "p", "n", priority=60).running("b", "p", "n", priority=70)
     expected = would_start("its priority were 71 instead of 50", "This would evict a and b.")

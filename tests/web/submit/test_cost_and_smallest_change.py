@@ -138,6 +138,10 @@ def test_smallest_change_explains_why_only_fewer_replicas_fit(cast: Cast, dave: 
     card = dave.post("/submit/smallest-change", {"document": text}).content.decode()
     assert "instead of 6." in card and "2 GPUs are free, and the eviction would free 2." in card
     assert "vision/low" in card
+    alternative = "Without evictions, it would start now if it had 2 worker replicas instead of 6."
+    assert words_of(card).endswith(f"{alternative} Apply the alternative to the form")
+    _, _, button = card.rpartition("<button")
+    assert "&quot;roles[0].replicas&quot;, 2" in button
 
 
 def test_smallest_change_does_not_reveal_the_gpus_of_a_hidden_victim(

@@ -226,3 +226,6 @@ class SmallestChange(Model):
     """Other workloads that the start would evict."""
     scaled_down_workloads: int = 0
     moved_workloads: int = 0
+    change_without_evictions: SingleChange | None = None
+    """The smallest reduction of the request that starts the workload without evicting, scaling down or
+    moving others; None if there is none, or if `change` affects no other workload."""

@@ -93,9 +93,17 @@ def test_smallest_change_states_what_evicted_workloads_would_lose(
         {"kind": "preemptible", "subject": "", "resource": "", "pool": "", "before": None, "after": None},
         evicted_workloads=3, affected=(victim.handle,), evicted=(victim.handle,),
         rule="in vision, priority 50 preempts priority 40", action="Make the workload preemptible",
+        action_without_evictions="Request 1 worker replica instead of 4",
+        change_without_evictions={
+            "kind": "request_lowered", "subject": "worker", "resource": "devices", "pool": "", "before": 4,
+            "after": 1,
+        },
     )  # fmt: skip
     monkeypatch.setattr(pages, "find_smallest_change", lambda *_, **__: answer)
     card = sign_in("alice").get(f"/workloads/{workload.pk}/smallest-change").content.decode()
+    alternative = card.partition("<dt>Alternative</dt>")[2].partition("</dd>")[0]
+    assert "Request 1 worker replica instead of 4 <span" in alternative
+    assert f'<a href="/workloads/{workload.pk}/edit?patch=' in alternative
     assert "<dt>Change</dt><dd><strong>Make the workload preemptible</strong></dd>" in card
     loss = 'loses 4\N{NO-BREAK SPACE}GPUs and 8.0\N{NO-BREAK SPACE}<span class="nowrap">GPU-h</span> of work'
     name = f'<a href="/workloads/{victim.pk}">vision/victim</a> <span class="soft">(same project)</span>'
