@@ -9,6 +9,7 @@ from projects.services import schedules
 from projects.services.schedules import ScheduleValues
 from tests.browser.conftest import Open
 from tests.browser.data.scene import Scene
+from tests.browser.driver.chromium import open_settled
 
 pytestmark = pytest.mark.heavy
 
@@ -20,8 +21,7 @@ def test_offered_templates_depend_on_the_selected_project(opened: Open, scene: S
     )
     names = list(with_templates.templates.order_by("name").values_list("name", flat=True))
     with opened("ada") as (page, faults):
-        page.goto("/schedules")
-        page.get_by_role("link", name="Create schedule").click()
+        open_settled(page, "/schedules/new")
         form = page.locator("form.form-page")
         form.get_by_label("Workload source").select_option("template")
         options = form.get_by_label("Template", exact=True).locator("option")

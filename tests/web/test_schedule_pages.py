@@ -74,6 +74,9 @@ def test_schedule_form_names_the_invalid_fields(cast: Cast, sign_in: SignIn) -> 
     assert "Has an invalid hour '25'. Allowed: 0 to 23." in shown
     assert "Did you mean `Europe/Berlin`?" in shown
     assert "roles[0].gpus: Unknown key" in shown
+    values |= {"name": "Not a name", "frequency": "daily", "at": "25:99", "cron": "0 26 * * *"}
+    answer = sign_in("dave").post("/schedules/new", values, headers=HTMX)
+    assert set(answer.context["form"].errors) == {"name", "at", "time_zone", "document"}
     assert not Schedule.objects.exists()
 
 

@@ -10,10 +10,16 @@ from projects.services.schedules.control import (
     set_schedule,
 )
 from projects.services.schedules.runs import has_due_runs, submit_due_runs
-from projects.services.schedules.values import ScheduleValues, next_run_times, preview_due_times
+from projects.services.schedules.values import (
+    ScheduleValues,
+    check_values,
+    next_run_times,
+    preview_due_times,
+)
 
 __all__ = [
     "ScheduleValues",
+    "check_values",
     "delete_schedule",
     "has_due_runs",
     "may_change",

@@ -12,17 +12,17 @@ from django.urls import reverse, reverse_lazy
 from django.utils import timezone
 from django.views.decorators.http import require_GET, require_http_methods
 
-from berth.core.errors import Invalid, PreconditionFailed
+from berth.core.errors import PreconditionFailed
 from berth.core.problems import Problem
 from berth.server.web.error_sentences import describe_problem
-from berth.server.web.faults import add_form_errors, form_errors
+from berth.server.web.faults import add_remaining_errors, form_errors
 from berth.server.web.forms import Form, FormSection
 from berth.server.web.pages import Request, form_page, signed_in, success_response
 from berth.server.web.zones import known_time_zone, user_time_zone
 from projects.access import Action, may
 from projects.actor import Actor
 from projects.engine.cron_words import describe_cron
-from projects.models import Schedule
+from projects.models import Project, Schedule
 from projects.models.schedules import Overlap
 from projects.selectors import find_project, projects, templates
 from projects.services import schedules
@@ -46,6 +46,7 @@ CRON_HINT = (
     "*/15 * * * * (every 15 minutes), 0 6 1 * * (on the first of each month at 06:00)."
 )
 PREVIEWED_RUNS = 5
+VALID_CRON = "@daily"  # replaces an invalid time while the other values are checked
 BESIDE_FORM: dict[str, Any] = {"aside_template": "projects/schedules/next_runs.html"}
 # Prefixes of legacy and technical time zone names, which the form does not offer.
 OMITTED_ZONE_PREFIXES = (
@@ -169,27 +170,36 @@ class ScheduleForm(Form):
             if name not in self.errors and cleaned.get(name) in (None, ""):
                 self.add_error(name, "Enter a value.")
         has_time = not any(name in self.errors for name in TIME_FIELDS)
-        if has_time:
-            cleaned["cron"] = build_cron(cleaned)
+        cleaned["cron"] = build_cron(cleaned) if has_time else VALID_CRON
         source = cleaned.get("source")
         if source in MISSING and not cleaned.get(source, "").strip():
             self.add_error(source, MISSING[source])
-        if self.errors and has_time:  # the service is not called, so check the time here
-            checked = schedules.ScheduleValues(cleaned["cron"], cleaned["time_zone"])
-            _, problems = schedules.preview_due_times(checked, 1, timezone.now())
-            add_form_errors(self, Invalid(problems))
         return cleaned
 
     def values(self) -> schedules.ScheduleValues:
-        """Return the form's values, with either the template or the document, whichever the user chose."""
-        cleaned = self.cleaned_data
-        text = "" if cleaned["source"] == TEMPLATE else cleaned["document"].replace("\r\n", "\n")
+        """Return the form's values, with either the template or the document, whichever the user chose.
+
+        Invalid values are replaced by defaults.
+        """
+        cleaned = {"cron": VALID_CRON, "time_zone": "UTC", "overlap": Overlap.SKIP, **self.cleaned_data}
+        source = cleaned.get("source")
+        text = "" if source == TEMPLATE else cleaned.get("document", "").replace("\r\n", "\n")
         return schedules.ScheduleValues(
             cron=cleaned["cron"],
             time_zone=cleaned["time_zone"],
             overlap=cleaned["overlap"],
             text=text if text.strip() else "",
-            template="" if cleaned["source"] == DOCUMENT else cleaned["template"],
+            template="" if source == DOCUMENT else cleaned.get("template", ""),
+        )
+
+    def add_errors_of_valid_fields(self, actor: Actor, project: Project, name: str) -> None:
+        """Check the values that the form accepted, so that all errors of the form are shown together."""
+        invalid = set(self.errors)
+        if invalid & {"source", *MISSING}:
+            invalid |= MISSING.keys()
+        values, now = self.values(), timezone.now()
+        add_remaining_errors(
+            self, lambda: schedules.check_values(actor, project, name, values, now), invalid=invalid
         )
 
 
@@ -234,7 +244,10 @@ def add(request: Request) -> HttpResponse:
     form = NewScheduleForm(request.POST or None, auto_id="schedule_%s", initial=initial)
     cast("forms.ChoiceField", form.fields["project"]).choices = [(name, name) for name in offered]
     form.set_template_choices(choices)
-    if request.method == "POST" and form.is_valid():
+    if request.method == "POST" and not form.is_valid() and selected:
+        project = find_project(request.actor, selected)
+        form.add_errors_of_valid_fields(request.actor, project, form.cleaned_data.get("name", ""))
+    elif request.method == "POST":
         with form_errors(form):
             values = form.cleaned_data
             project = find_project(request.actor, values["project"])
@@ -262,7 +275,9 @@ def edit(request: Request, project: str, name: str) -> HttpResponse:
     form = EditScheduleForm(request.POST or None, auto_id="schedule_%s", initial=_initial_values(schedule))
     form.set_template_choices(_template_choices(request.actor, project, schedule.template))
     back = reverse("schedule", args=[project, name])
-    if request.method == "POST" and form.is_valid():
+    if request.method == "POST" and not form.is_valid():
+        form.add_errors_of_valid_fields(request.actor, schedule.project, name)
+    elif request.method == "POST":
         with form_errors(form):
             schedules.set_schedule(
                 actor=request.actor, project=schedule.project, name=name, values=form.values(),
