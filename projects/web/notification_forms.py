@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
 from django import forms
+from django.utils.html import format_html_join
 
 from berth.core.spec.values.addresses import CHAT_PREFIX, Channel, detect_channel
 from berth.server.web.forms import Form
@@ -14,6 +15,11 @@ from projects.services.notifications import subscriptions as service
 MINE, PLATFORM = "mine", "platform"
 DEFAULT_MINUTES = 60  # default of the pending threshold
 CHANNELS = {Channel.MAIL: "Email", Channel.CHAT: "Slack", Channel.WEBHOOK: "Webhook"}
+ADDRESS_HINTS = {
+    Channel.MAIL: "An email address, for example ada@example.com.",
+    Channel.CHAT: "The URL of an incoming webhook in Slack.",
+    Channel.WEBHOOK: "The URL to which events are sent as JSON.",
+}
 ADDRESS_ADVICE = {
     Channel.MAIL: "Enter an email address, for example ada@example.com.",
     Channel.CHAT: "Enter the URL of a Slack webhook, for example https://hooks.slack.com/services/….",
@@ -65,13 +71,15 @@ class SubscriptionForm(Form):
     to = forms.CharField(
         label="To",
         max_length=2000,
-        help_text="An email address, or the URL of a webhook.",
         widget=forms.TextInput(attrs={"data-secret": ""}),  # a webhook address is a secret
     )
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.set_display_hints("pending_minutes", shown_for="events=pending")
+        self.fields["to"].help_text = format_html_join(
+            "", '<span data-shown-for="channel={}">{}</span>', ADDRESS_HINTS.items()
+        )
 
     def clean(self) -> dict[str, Any]:
         cleaned = super().clean() or self.cleaned_data

@@ -187,6 +187,7 @@ def add(request: Request) -> HttpResponse:
         text="Failed deliveries are retried for several hours.",
         label="Create subscription",
         back=reverse("notifications"),
+        crumbs=[("Notifications", reverse("notifications"))],
     )
 
 
@@ -219,6 +220,7 @@ def edit(request: Request, subscription_id: int) -> HttpResponse:
     return form_page(
         request, form, title=f"Edit subscription to {row.scope_name}", label="Save subscription",
         text="Deliveries in progress still go to the previous address.", back=reverse("notifications"),
+        crumbs=[("Notifications", reverse("notifications"))],
     )  # fmt: skip
 
 

@@ -95,8 +95,7 @@ class TemplatePage:
     description: str = ""
     version: int = 0
     problems: list[Problem] = field(default_factory=list)
-    # Errors in the name and description fields.
-    field_errors: list[str] = field(default_factory=list)
+    field_errors: dict[str, str] = field(default_factory=dict)  # errors of the name and the description
     rejected: str = ""
     conflicting: Template | None = None  # version that another user has saved since the form was opened
 
@@ -331,9 +330,7 @@ def _add_error(template_page: TemplatePage, error: BerthError) -> None:
     inside = f"{service.DOCUMENT_PATH}."
     for problem in error.problems:
         if problem.path in ("name", "description"):
-            template_page.field_errors.append(
-                f"{problem.path.capitalize()}: {describe_problem(problem).text}"
-            )
+            template_page.field_errors[problem.path] = describe_problem(problem).text
         else:
             path = problem.path.removeprefix(inside) if problem.path != service.DOCUMENT_PATH else ""
             template_page.problems.append(Problem(path, problem.message, problem.received, problem.allowed))

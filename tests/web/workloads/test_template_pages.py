@@ -160,7 +160,8 @@ def test_new_template_is_stored_only_when_it_is_saved_in_the_editor(cast: Cast, 
     assert 'name="f:project"' not in text, "workloads get the project in which the template is used"
     values = {"document": TEXT, "step": "save", "version": "0", "project": "vision"}
     wrong = dave.post("/templates/vision/new", values | {"name": "Bad Name!"}, headers=HTMX)
-    assert "Name: Use lowercase letters, digits and hyphens, for example bad-name." in wrong.content.decode()
+    error = "Use lowercase letters, digits and hyphens, for example bad-name."
+    assert f'id="template-name_error" role="alert">{error}</span>' in wrong.content.decode()
     assert not Template.objects.exists()
     assert dave.post("/templates/vision/new", values | {"name": "fresh"}, headers=HTMX).status_code == 204
     assert Template.objects.get().handle == "vision/fresh"

@@ -231,6 +231,19 @@
   }
   document.addEventListener("change", (event) => event.target.form && sections(event.target.form));
 
+  /** Remove a field's error once the user changes the field. The server checks the new value. */
+  document.addEventListener("input", (event) => {
+    const field = event.target;
+    if (!field.closest?.(".form-page, form.inset") || field.ariaInvalid !== "true") return;
+    field.ariaInvalid = null;
+    for (const error of field.form.querySelectorAll(`[id="${field.id}_error"]`)) error.textContent = "";
+    const summary = field.form.querySelector(".error-summary"), line = summary?.querySelector(`a[href="#${field.id}"]`)?.closest("li");
+    line?.remove();
+    const count = summary?.querySelectorAll("li").length;
+    if (count === 0) summary.remove();
+    else if (line) summary.querySelector("strong").textContent = count === 1 ? "Correct this field" : `Correct these ${count} fields`;
+  });
+
   /** Count the fields of a form page that differ from their stored values, in total and per card. */
   const isChanged = (field) => (field.type === "checkbox" ? field.checked !== field.defaultChecked
     : field.options ? [...field.options].some((option, place) => option.selected !== (option.defaultSelected || (place === 0 && !field.querySelector("[selected]"))))
