@@ -66,7 +66,9 @@ def preview_or_apply(request: Request) -> HttpResponse:
         )
     now = current_cells(request.actor, {(edited.key, edited.pool.name): {} for edited in typed})
     message = " ".join([_describe_applied_edits(typed), *(warning["message"] for warning in impact.warnings)])
-    answer = {"applied": message, "latest": latest_change_id(), "theirs": now}
+    answer = {
+        "applied": message, "warns": bool(impact.warnings), "latest": latest_change_id(), "theirs": now,
+    }  # fmt: skip
     return JsonResponse(answer | ({"link": _link_to_change(change)} if change else {}))
 
 

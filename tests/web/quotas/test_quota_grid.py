@@ -163,6 +163,7 @@ def test_draft_for_two_pools_is_previewed_and_applied_as_one_change(
     assert gpu_quotas()["vision", "local"] == 2000, "a preview changes nothing"
     applied = bob.post(GRID_URL, {**draft_form(cells), "do": "apply", "comment": "both grow"}).json()
     assert applied["applied"].startswith("3 quotas saved. Project quotas in research add up to")
+    assert applied["warns"]
     assert gpu_quotas() == {
         ("research", "local"): 4000, ("vision", "local"): 3000, ("vision", "spot"): 1000,
         ("speech", "spot"): 1500,

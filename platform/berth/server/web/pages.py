@@ -133,7 +133,8 @@ def success_response(
     is_own_page = urlsplit(request.htmx.current_url or "").path == request.path
     if request.htmx and not leave and not is_own_page:
         return HttpResponse(
-            status=204, headers={"HX-Trigger": json.dumps({"berth:done": {"message": message}})}
+            status=204,
+            headers={"HX-Trigger": json.dumps({"berth:done": {"message": message, "warns": warns}})},
         )
     messages.add_message(request, messages.WARNING if warns else messages.SUCCESS, message)
     return open_url(request, to)

@@ -66,20 +66,20 @@
   }
 
   /** Show a message, with a link {text, href} to what was changed if there is one. */
-  function toast(message, isError, link) {
+  function toast(message, tone, link) {
     const box = document.getElementById("toasts");
     if (!box || !message) return;
     const item = document.createElement("div");
-    item.className = isError ? "toast error" : "toast";
+    item.className = tone ? `toast ${tone}` : "toast";
     item.textContent = message;
     if (link) item.append(" ", Object.assign(document.createElement("a"), { textContent: link.text, href: link.href }));
     box.append(item);
-    setTimeout(() => item.remove(), isError || link ? 12000 : 5000);
+    setTimeout(() => item.remove(), tone || link ? 12000 : 5000);
   }
 
   /** Copy an element's text. Pages without TLS have no clipboard object, so the text is selected there. */
   function copy(element) {
-    const report = (copied) => copied ? toast("Copied.") : toast("Copying failed. Select the text and copy it.", true);
+    const report = (copied) => copied ? toast("Copied.") : toast("Copying failed. Select the text and copy it.", "error");
     if (!element) return; // a live update has replaced the element
     if (navigator.clipboard) {
       navigator.clipboard.writeText(element.textContent).then(() => report(true), () => report(false));
@@ -335,14 +335,14 @@
   });
   const isQuiet = (event) => event.detail.elt.matches?.("[data-quiet]"); // optional parts that are requested regularly
   document.addEventListener("htmx:responseError", (event) => event.detail.xhr.status !== 401 && !isQuiet(event) && toast(event.detail.xhr.getResponseHeader("Content-Type")
-    ?.startsWith("text/plain") ? event.detail.xhr.responseText : `The request failed with HTTP status ${event.detail.xhr.status}.`, true));
+    ?.startsWith("text/plain") ? event.detail.xhr.responseText : `The request failed with HTTP status ${event.detail.xhr.status}.`, "error"));
   document.addEventListener("htmx:sendError", (event) => {
-    if (!event.detail.elt.dataset?.live && !isQuiet(event)) toast("The server cannot be reached. Try again in a moment.", true);
+    if (!event.detail.elt.dataset?.live && !isQuiet(event)) toast("The server cannot be reached. Try again in a moment.", "error");
   });
   document.addEventListener("berth:done", (event) => {
     for (const dialog of document.querySelectorAll("dialog[open]")) dialog.close();
     for (const place of document.querySelectorAll("tr.editor > td")) place.replaceChildren();
-    toast(event.detail.message, false, event.detail.link);
+    toast(event.detail.message, event.detail.warns ? "warn" : "", event.detail.link);
   });
 
   showDialogs(document);

@@ -269,7 +269,7 @@
     form.elements.comment.value = form.elements.until.value = "";
     document.getElementById("grid-answer").replaceChildren();
     for (const td of table.querySelectorAll("td.changed")) paint(td);
-    document.dispatchEvent(new CustomEvent("berth:done", { detail: { message: result.applied, link: result.link } }));
+    document.dispatchEvent(new CustomEvent("berth:done", { detail: { message: result.applied, warns: result.warns, link: result.link } }));
     table.querySelector("td[tabindex='0']")?.focus();
   }
 
