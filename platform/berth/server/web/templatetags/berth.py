@@ -278,7 +278,7 @@ def _header(context: Context, listing: Listing[Any], column: Column[Any], target
     query[listing.parameter("sort")] = second if current_sort == first else first
     return {
         "title": column.page_title or column.title,
-        "unit": column.unit,
+        "unit": "" if column.unit == "%" else column.unit,  # the cells contain the percent sign
         "query": query.urlencode() if key in listing.sorts else "",
         "classes": " ".join(filter(None, ("num" * column.number, "secondary" * column.is_secondary))),
         "target": target,
