@@ -209,7 +209,7 @@ def settings(request: Request, service: str) -> HttpResponse:
     return form_page(
         request,
         form,
-        title="Autoscaler settings",
+        title="Edit autoscaler",
         crumbs=[("Services", reverse("services")), (str(row), _service_url(row))],
         text="The preview applies the settings to the recorded metrics of the last day.",
         label="Save settings",
