@@ -328,7 +328,7 @@ def test_idle_projects_are_counted_on_the_overview(cast: Cast, sign_in: SignIn, 
 
 
 @pytest.mark.heavy
-@pytest.mark.parametrize(("tumbling", "period"), [(True, "in windows of"), (False, "covers the last")])
+@pytest.mark.parametrize(("tumbling", "period"), [(True, "restarts from zero"), (False, "covers the last")])
 def test_fair_share_page_shows_the_usage_window(
     cast: Cast, sign_in: SignIn, tumbling: bool, period: str
 ) -> None:
