@@ -38,8 +38,8 @@ def reason_detail(blockers: Sequence[tuple[str, Numbers]]) -> str:
 def reason_sentence(blockers: Sequence[tuple[str, Numbers]]) -> str:
     """Return the first reason and its numbers as full sentences, or "" if `reason_detail` suffices.
 
-    For example "Needs 2 GPUs, 1.25 are free. vision would have 14 GPUs (12 allocated or about to start, 2
-    requested), more than its fair share of 11, so only free capacity can be used."
+    For example "Needs 2 GPUs, 1.25 are free. vision would have 14 GPUs, more than its fair share of 11, so
+    only free capacity can be used."
     """
     reason, numbers = blockers[0] if blockers else ("", {})
     if reason not in BOUNDED or (amounts := _excess_amounts(numbers)) is None:
@@ -47,8 +47,7 @@ def reason_sentence(blockers: Sequence[tuple[str, Numbers]]) -> str:
     bound = convert_units("bound", numbers["bound"], numbers)
     entire = " for non-preemptible workloads" if reason in NON_PREEMPTIBLE_REASONS else ""
     excess = f"{numbers['queue']} would have {amounts[0]}{_pool_suffix(numbers)}{entire}"
-    excess += f"{_sum_clause(numbers)}, more than its "
-    excess += f"{_bound_name(reason, numbers)} of {bound}"
+    excess += f", more than its {bound_name(reason, numbers)} of {bound}"
     if reason != Reason.WOULD_EXCEED_FAIR_SHARE:
         return f"{excess}."
     until_turn = " until decayed usage makes it the queue's turn" if numbers.get("takes_turns") else ""
@@ -56,17 +55,6 @@ def reason_sentence(blockers: Sequence[tuple[str, Numbers]]) -> str:
     needed = _shortage_clause(shortage) if following == Reason.WAITING_FOR_CAPACITY else ""
     needed = f"{needed[:1].upper()}{needed[1:]}. " if needed else ""
     return f"{needed}{excess}, so only free capacity can be used{until_turn}."
-
-
-def _sum_clause(numbers: Numbers) -> str:
-    """Return a clause that divides the sum into allocated and requested, or "" if nothing is allocated.
-
-    The allocated amount includes workloads that the same cycle starts first.
-    """
-    if not numbers["allocated"]:
-        return ""
-    now, more = (convert_units("requested", numbers[key], numbers) for key in ("allocated", "requested"))
-    return f" ({now} allocated or about to start, {more} requested)"
 
 
 def _shortage_clause(numbers: Numbers) -> str:
@@ -86,7 +74,7 @@ def _excess_clause(reason: str, numbers: Numbers) -> str:
     if (amounts := _excess_amounts(numbers)) is None:
         return ""
     bound = amounts[1]
-    is_quota = reason == Reason.WOULD_EXCEED_FAIR_SHARE and _bound_name(reason, numbers) == "quota"
+    is_quota = reason == Reason.WOULD_EXCEED_FAIR_SHARE and bound_name(reason, numbers) == "quota"
     entire = " for non-preemptible workloads" if reason in NON_PREEMPTIBLE_REASONS else ""
     total = convert_units("requested", _amount_after_start(numbers), numbers)
     return f"{numbers['queue']} would have {total} of {'its quota of ' if is_quota else ''}{bound}{entire}"
@@ -111,7 +99,8 @@ def _amount_after_start(numbers: Numbers) -> int:
     return int(numbers["allocated"] or 0) + int(numbers["requested"] or 0)
 
 
-def _bound_name(reason: str, numbers: Numbers) -> str:
+def bound_name(reason: str, numbers: Numbers) -> str:
+    """Return what the numbers of a bounded reason exceed: "quota", "limit" or "fair share"."""
     if reason in NON_PREEMPTIBLE_REASONS:
         return "quota"
     if reason != Reason.WOULD_EXCEED_FAIR_SHARE:

@@ -38,6 +38,7 @@ from scheduler.reports.queues.queue_ordering import group_sentences_by_queue, ma
 from scheduler.reports.selectors import evictions
 from scheduler.reports.visibility import viewer_for, visible_department_ids
 from scheduler.web.workloads.change_link import LinkedText, link_names, named_workloads, workload_urls
+from scheduler.web.workloads.excess import Excess, find_excess
 
 MAX_EVICTIONS, MAX_PODS = 20, 500
 ONLY_FREE, SO_ONLY_FREE = r"^Only free capacity can be used[^.]*\.\s*", "so only free capacity can be used."
@@ -62,6 +63,7 @@ class Obstacle:
     message: str
     numbers: list[tuple[str, str]]
     urls: Mapping[str, str] = field(default_factory=dict)  # URLs of the workloads named in the message
+    excess: Excess | None = None
 
     @property
     def message_with_links(self) -> LinkedText:
@@ -251,9 +253,15 @@ def build_obstacles(
     """Prepare blockers for display. `urls` contains the URLs of the workloads that they name."""
     messages = [_main_message(blockers[index:]) for index in range(len(blockers))]
     return [
-        Obstacle(str(each["reason"]), message, _unmentioned_numbers(each, message), urls or {})
-        for each, message in zip(blockers, messages, strict=True)
+        _build_obstacle(each, message, urls or {}) for each, message in zip(blockers, messages, strict=True)
     ]
+
+
+def _build_obstacle(blocker: Mapping[str, Any], message: str, urls: Mapping[str, str]) -> Obstacle:
+    reason = str(blocker["reason"])
+    excess = find_excess(reason, blocker.get("numbers") or {})
+    shown = message if excess is None else f"{message} {excess.bar.label}"
+    return Obstacle(reason, message, _unmentioned_numbers(blocker, shown), urls, excess)
 
 
 def _main_message(blockers: Sequence[Mapping[str, Any]]) -> str:
@@ -300,7 +308,7 @@ def _unstated_shortage(message: str, shortage: str) -> str:
 
 
 def _unmentioned_numbers(blocker: Mapping[str, Any], message: str) -> list[tuple[str, str]]:
-    """Return the blocker's nonzero numbers that neither its message nor `message` contains."""
+    """Return the blocker's nonzero numbers that neither its message nor the shown `message` contains."""
     if str(blocker["message"]).startswith(RESTART_DELAY):
         return []
     in_message = set(re.findall(r"[\w.-]*\w", f"{blocker['message']} {message}"))

@@ -139,7 +139,7 @@ def test_smallest_change_explains_why_only_fewer_replicas_fit(cast: Cast, dave: 
     assert "instead of 6." in card and "2 GPUs are free, and the eviction would free 2." in card
     assert "vision/low" in card
     alternative = "Without evictions, it would start now if it had 2 worker replicas instead of 6."
-    assert words_of(card).endswith(f"{alternative} Apply the alternative to the form")
+    assert f"Alternative {alternative} Apply the alternative to the form" in words_of(card)
     _, _, button = card.rpartition("<button")
     assert "&quot;roles[0].replicas&quot;, 2" in button
 

@@ -15,10 +15,7 @@ ABOVE_SHARE: dict[str, Any] = {
         "share": 8000, "quota": 4000,
     },
 }  # fmt: skip
-TOTAL = (
-    "vision would have 12 GPUs (8 allocated or about to start, 4 requested), more than its fair share of 8, "
-    "so only free capacity can be used."
-)
+TOTAL = "vision would have 12 GPUs, more than its fair share of 8, so only free capacity can be used."
 GPUS = {"resource": "gpu", "requested": 4000, "free": 1000}
 REPLICAS = {"resource": "replicas", "requested": 4, "free": 0}
 

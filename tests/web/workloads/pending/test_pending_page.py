@@ -41,9 +41,11 @@ def test_card_states_the_label_of_the_reason_and_then_its_numbers(cast: Cast, si
     page = sign_in("dave").get(f"/workloads/{workload.pk}").content.decode()
     card = page.partition('aria-label="Pending reason"')[2].partition("</section>")[0]
     assert '<h2 id="why-title">Would exceed fair share</h2>' in card
-    total = "vision would have 6.75 GPUs (0.75 allocated or about to start, 6 requested)"
-    short = f"Needs 6 GPUs, 1.25 are free. {total}, more than its fair share of 6"
+    short = "Needs 6 GPUs, 1.25 are free. vision would have 6.75 GPUs, more than its fair share of 6"
     assert f">{short}, so only free capacity can be used.</p>" in card
+    label = "0.75 allocated, 6 requested, fair share 6"
+    assert f'aria-label="{label}"><rect class="track"' in card
+    assert '<rect class="used" x="0" width="111"' in card and '<rect class="requested" x="111"' in card
     assert "missing" not in card.lower() and "most free on one node" not in card.lower()
     assert "<details" not in card and "<h3>Waiting for scale up</h3>" in card
 
@@ -73,8 +75,8 @@ def test_numbers_in_a_pending_reason_have_thousands_separators(cast: Cast, sign_
     blockers = [document(Reason.PROJECT_LIMIT, {**OVER_SHARE, "allocated": 12_345_000, "queue": "vision"})]
     workload = make.workload(cast.vision, "sweep", explanation={"blockers": blockers})
     page = sign_in("dave").get(f"/workloads/{workload.pk}").content.decode()
-    total = "vision would have 12,351 GPUs (12,345 allocated or about to start, 6 requested)"
-    assert f"{total}, more than its limit of 6." in page and ">12,351 needed</span>" in page
+    assert "vision would have 12,351 GPUs, more than its limit of 6." in page
+    assert "12,345 allocated, 6 requested" in page and ">12,351 needed</span>" in page
 
 
 def test_exceeded_limits_of_project_and_department_are_both_highlighted(cast: Cast, sign_in: SignIn) -> None:
