@@ -1,6 +1,7 @@
 """Evict victims to make room for one preemptor."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cache
 from typing import NamedTuple
 
 from berth.core.wording.words import format_count
@@ -54,6 +55,8 @@ def preempt_for_pending_gangs(board: Board, choice: int, policy_type: type[Preem
     while served:
         served = False
         order = PendingOrder(board, candidates)
+        # The result stays the same until a gang is placed.
+        first_in_hold_order = cache(lambda: next(gangs_in_hold_order(board, board.cycle.overdue), None))
         for group, gang in order:
             order.skip_group(group)
             # A gang that was evicted again must wait, so that two gangs cannot displace each other.
@@ -61,7 +64,7 @@ def preempt_for_pending_gangs(board: Board, choice: int, policy_type: type[Preem
                 candidates.remove(group)
                 continue
             tried.add(gang.name)
-            served = _try_policy(board, gang, policy_type)
+            served = _try_policy(board, gang, policy_type, first_in_hold_order)
             if not served or first_pending_gang(board, group) is gang:
                 candidates.remove(group)
             if served:
@@ -88,10 +91,19 @@ def _reject_all_if_policy_cannot_help(
     return True
 
 
-def _try_policy(board: Board, gang: Gang, policy_type: type[PreemptionPolicy]) -> bool:
+def _try_policy(
+    board: Board,
+    gang: Gang,
+    policy_type: type[PreemptionPolicy],
+    first_in_hold_order: Callable[[], Gang | None],
+) -> bool:
     """Try the policy for one gang. Return whether the gang was placed or fits without evictions."""
     cycle = board.cycle
-    hold, find_hold, is_holder = cycle.backfill_hold, cycle.find_hold, _holds_or_would_hold_nodes(board, gang)
+    hold, find_hold = cycle.backfill_hold, cycle.find_hold
+    # Nodes are held for the gang, or would be held for it next.
+    is_holder = (
+        hold is not None and hold.name == gang.name if find_hold is None else first_in_hold_order() is gang
+    )
     if is_holder:
         # Victims may move to the nodes that are held for the gang.
         cycle.backfill_hold = cycle.find_hold = None
@@ -103,13 +115,6 @@ def _try_policy(board: Board, gang: Gang, policy_type: type[PreemptionPolicy]) -
     if is_holder and trial.kind is None:
         cycle.backfill_hold, cycle.find_hold = hold, find_hold
     return rejection is None
-
-
-def _holds_or_would_hold_nodes(board: Board, gang: Gang) -> bool:
-    cycle = board.cycle
-    if cycle.find_hold is not None:
-        return next(gangs_in_hold_order(board, cycle.overdue), None) is gang
-    return cycle.backfill_hold is not None and cycle.backfill_hold.name == gang.name
 
 
 def preempt_for_scale_up(
