@@ -13,8 +13,9 @@ from projects.web.schedules import forms as schedule_forms
 from projects.web.schedules import pages as schedules
 from projects.web.services import forms as service_forms
 from projects.web.services import pages as services
-from projects.web.workloads import bulk, ports, saved_views, submitters
+from projects.web.workloads import bulk, ports
 from projects.web.workloads import pages as workloads
+from projects.web.workloads.listing import saved_views, submitters
 
 TENANT = "(?P<kind>departments|projects)/(?P<name>[a-z0-9-]{1,63})"
 

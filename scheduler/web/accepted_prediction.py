@@ -16,7 +16,7 @@ from django.http import HttpResponse
 
 from berth.core.errors import BerthError, RateLimited
 from berth.server.web.pages import Request, page
-from scheduler.web.workloads.change_link import LinkedText, link_names, workload_urls
+from scheduler.web.workloads.pending.change_link import LinkedText, link_names, workload_urls
 
 SALT, SESSION_KEY = "berth.accepted-prediction", "accepted_predictions"
 VALID_FOR, STORED_MAX = timedelta(hours=1), 5

@@ -18,7 +18,7 @@ from scheduler.reports.explanations.workload import expected_start_after
 from scheduler.reports.queues.unknown_start import UNDECLARED
 from scheduler.reports.visibility import HIDDEN_WORKLOAD, viewer_for
 from scheduler.web.queue_rows import QueueEntry
-from scheduler.web.workloads.change_link import link_names, workload_urls
+from scheduler.web.workloads.pending.change_link import link_names, workload_urls
 
 NAMED_PER_POOL = 5  # maximum number of workloads without a maximum runtime that are named per pool
 

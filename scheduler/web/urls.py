@@ -12,8 +12,10 @@ from scheduler.web.submit import pages as submit
 from scheduler.web.submit import smallest_change as submit_change
 from scheduler.web.usage import pages as usage
 from scheduler.web.utilization import pages as utilization
-from scheduler.web.workloads import failure_line, latest_error, log, metrics, retained_files, terminal
+from scheduler.web.workloads import failure_line, metrics, terminal
 from scheduler.web.workloads import pages as workloads
+from scheduler.web.workloads.files import retained_files
+from scheduler.web.workloads.logs import latest_error, log
 
 urlpatterns = [
     path("submit", submit.index, name="submit"),

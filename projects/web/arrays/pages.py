@@ -43,9 +43,9 @@ from projects.web.arrays.parameters import (
 from projects.web.arrays.progress import ArrayProgress, load_progress
 from projects.web.workloads.actions import bulk_actions
 from projects.web.workloads.activity import load_activity
-from projects.web.workloads.columns import run_seconds
 from projects.web.workloads.failed_pods import load_log_urls
-from projects.web.workloads.filters import STATES
+from projects.web.workloads.listing.columns import run_seconds
+from projects.web.workloads.listing.filters import STATES
 
 FIXED_COLUMNS = 8  # maximum number of task table columns, excluding parameters
 MAX_SQUARES = 1000  # maximum number of tasks that are shown as squares

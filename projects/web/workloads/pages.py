@@ -28,7 +28,8 @@ from projects.web.arrays.progress import load_progress
 from projects.web.arrays.queued_tasks import load_queued_tasks
 from projects.web.workloads.actions import BULK_ACTION_TITLES, set_bulk_actions
 from projects.web.workloads.activity import load_activity
-from projects.web.workloads.columns import (
+from projects.web.workloads.failed_pods import load_log_urls
+from projects.web.workloads.listing.columns import (
     COLUMNS,
     DEFAULT_COLUMNS_WITH_RUNTIME,
     chosen_columns,
@@ -38,12 +39,11 @@ from projects.web.workloads.columns import (
     load_costs,
     load_runtimes,
 )
-from projects.web.workloads.engine_rows import (
+from projects.web.workloads.listing.engine_rows import (
     exclude_folded_engines,
     insert_inference_engine_rows,
 )
-from projects.web.workloads.failed_pods import load_log_urls
-from projects.web.workloads.filters import (
+from projects.web.workloads.listing.filters import (
     PERIODS,
     WorkloadFilters,
     count_by_state,
@@ -53,19 +53,23 @@ from projects.web.workloads.filters import (
     parse_filters,
     unknown_name_problems,
 )
-from projects.web.workloads.no_matches import describe_no_matches
-from projects.web.workloads.replicas import load_replicas
-from projects.web.workloads.request_labels import NO_GPU, set_request_labels
-from projects.web.workloads.reservations import load_reservations
-from projects.web.workloads.sorting import (
+from projects.web.workloads.listing.no_matches import describe_no_matches
+from projects.web.workloads.listing.replicas import load_replicas
+from projects.web.workloads.listing.reservations import load_reservations
+from projects.web.workloads.listing.sorting import (
     DEFAULT_SORT,
     SORT_CHOICES,
     SORTS,
     annotate_values,
     requested_sort,
 )
+from projects.web.workloads.listing.utilization import (
+    attach_utilization,
+    common_last_measurement,
+    was_measured,
+)
+from projects.web.workloads.request_labels import NO_GPU, set_request_labels
 from projects.web.workloads.stops import stop_cost
-from projects.web.workloads.utilization import attach_utilization, common_last_measurement, was_measured
 
 CSV_CHUNK = 500
 FAILED_PERIOD, FAILED_MAX = "24h", 3  # limits on the recent failures named above the live workloads

@@ -15,7 +15,7 @@ from berth.core.spec.workload import GRACE_DEFAULT
 from berth.server.web.numbers import duration
 from projects.models import Phase, Workload, WorkloadArray, WorkloadKind
 from projects.queries.lost_work import work_lost_if_stopped
-from projects.web.workloads.engine_rows import added_engines
+from projects.web.workloads.listing.engine_rows import added_engines
 
 STOPPING_ACTIONS = ("cancel", "suspend")
 PHASES_WITH_PODS = (Phase.STARTING, Phase.RUNNING, Phase.STOPPING)

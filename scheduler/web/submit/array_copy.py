@@ -28,8 +28,8 @@ from projects.web.arrays.replaced_tasks import ReplacedTasks
 from scheduler.engine.smallest_change.change import ChangeKind
 from scheduler.reports.explanations.workload import PENDING_PHASES
 from scheduler.web.submit.document_presets import copy_name
-from scheduler.web.workloads.change_link import apply_change_to_document
 from scheduler.web.workloads.details import document_text
+from scheduler.web.workloads.pending.change_link import apply_change_to_document
 
 COPIED_TASKS = "copied-tasks"  # hidden input of the form, with the value of an ArrayCopy
 COUNT = re.compile(r"\d{1,5}", re.ASCII)

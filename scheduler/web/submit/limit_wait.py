@@ -13,8 +13,8 @@ from projects.selectors import workloads
 from projects.services.workloads.prediction import Prediction
 from scheduler.engine.plan import Reason
 from scheduler.reports.explanations.awaited_ends import MAX_AWAITED, AwaitedEnd
-from scheduler.web.workloads.change_link import link_workloads
 from scheduler.web.workloads.details import link_awaited_ends
+from scheduler.web.workloads.pending.change_link import link_workloads
 
 ENDS_MAX = 100  # maximum number of ending workloads whose GPUs are added up
 RUNTIME_END = ExpressionWrapper(

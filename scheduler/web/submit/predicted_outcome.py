@@ -27,13 +27,13 @@ from scheduler.web.submit.excessive_field import ExcessiveField
 from scheduler.web.submit.form.priorities import priority_label
 from scheduler.web.submit.limit_wait import LimitWait, predict_limit_wait
 from scheduler.web.submit.verdict import Verdict, build_verdict
-from scheduler.web.workloads.change_link import LinkedText, link_names, workload_urls
 from scheduler.web.workloads.details import (
     LIMIT_SOURCES,
     describe_pod_limits,
     hold_owner_urls,
     link_awaited_ends,
 )
+from scheduler.web.workloads.pending.change_link import LinkedText, link_names, workload_urls
 
 EXCEEDS_SHARE = str(Reason.WOULD_EXCEED_FAIR_SHARE)
 NAMED_NODES_MAX, VICTIMS_MAX = 3, 20

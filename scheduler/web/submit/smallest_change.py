@@ -30,7 +30,7 @@ from scheduler.reports.what_if.smallest_change import (
     find_unsaved_workload_change,
 )
 from scheduler.web.submit.form.draft import DocumentEdits, apply_edits
-from scheduler.web.workloads.change_link import (
+from scheduler.web.workloads.pending.change_link import (
     apply_change_to_document,
     describe_change_and_effects,
     describe_responsible_admins,

@@ -37,8 +37,8 @@ from scheduler.reports.queues.pending_reason import (
 from scheduler.reports.queues.queue_ordering import group_sentences_by_queue, make_values_readable
 from scheduler.reports.selectors import evictions
 from scheduler.reports.visibility import viewer_for, visible_department_ids
-from scheduler.web.workloads.change_link import LinkedText, link_names, named_workloads, workload_urls
-from scheduler.web.workloads.excess import Excess, find_excess
+from scheduler.web.workloads.pending.change_link import LinkedText, link_names, named_workloads, workload_urls
+from scheduler.web.workloads.pending.excess import Excess, find_excess
 
 MAX_EVICTIONS, MAX_PODS = 20, 500
 ONLY_FREE, SO_ONLY_FREE = r"^Only free capacity can be used[^.]*\.\s*", "so only free capacity can be used."

@@ -13,7 +13,7 @@ from projects.engine.pod_sentences import describe_pod_exit
 from projects.models import Phase, Pod, PodState, Workload
 from projects.selectors import workloads
 from projects.services.arrays import GENERAL_REASONS
-from projects.web.workloads.filters import one_row_per_array
+from projects.web.workloads.listing.filters import one_row_per_array
 from scheduler.web.workloads.details import PodPlacement
 
 MAX_FACT_LENGTH = 80

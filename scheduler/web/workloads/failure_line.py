@@ -14,7 +14,7 @@ from scheduler.api.logs.pod_log import PodLog, find_pod_log
 from scheduler.reports.log_text import render_as_terminal_line
 from scheduler.web.workloads.details import pod_placements
 from scheduler.web.workloads.failure import first_failed_pod
-from scheduler.web.workloads.log import line_number
+from scheduler.web.workloads.logs.log import line_number
 
 # The Overview tab finds the line with this pattern in JavaScript, so it must have the same meaning there.
 FAILURE_PATTERN = r"error|exception|fatal|panic|killed|denied|not found|cannot|can't|failed"

@@ -28,10 +28,10 @@ from projects.services.dependencies import dependency_statuses, find_dependents
 from projects.services.workloads import current_quota_warnings, is_editable, ports, resubmission_obstacle
 from projects.services.workloads.pending.unschedulable import REASON as UNSCHEDULABLE
 from projects.web.workloads.actions import allowed_actions
-from projects.web.workloads.replicas import load_replicas
+from projects.web.workloads.listing.replicas import load_replicas
+from projects.web.workloads.listing.sorting import ALL_RUNNING
 from projects.web.workloads.request_labels import set_request_labels
 from projects.web.workloads.resubmission import latest_resubmission, resubmission_source
-from projects.web.workloads.sorting import ALL_RUNNING
 from scheduler.engine.smallest_change.change import ChangeKind
 from scheduler.engine.smallest_change.search import Outcome
 from scheduler.models import Eviction
@@ -46,10 +46,6 @@ from scheduler.reports.visibility import viewer_for
 from scheduler.reports.what_if.smallest_change import NOT_PENDING, RenderedChange, find_smallest_change
 from scheduler.web.utilization.pages import utilization_strip_context, workload_utilization
 from scheduler.web.workloads import details
-from scheduler.web.workloads.change_facts import build_change_facts
-from scheduler.web.workloads.change_link import describe_responsible_admins, link_to_change, link_workloads
-from scheduler.web.workloads.code import role_commands
-from scheduler.web.workloads.copy_forecast import describe_copy
 from scheduler.web.workloads.failure import (
     describe_failure,
     failure_fact,
@@ -58,11 +54,19 @@ from scheduler.web.workloads.failure import (
     other_failures,
 )
 from scheduler.web.workloads.failure_line import FAILURE_PATTERN
-from scheduler.web.workloads.log import pods_by_run
+from scheduler.web.workloads.files.code import role_commands
+from scheduler.web.workloads.files.outputs import load_outputs
+from scheduler.web.workloads.logs.log import pods_by_run
 from scheduler.web.workloads.metrics import load_metrics
-from scheduler.web.workloads.outputs import load_outputs
+from scheduler.web.workloads.pending.change_facts import build_change_facts
+from scheduler.web.workloads.pending.change_link import (
+    describe_responsible_admins,
+    link_to_change,
+    link_workloads,
+)
+from scheduler.web.workloads.pending.copy_forecast import describe_copy
+from scheduler.web.workloads.pending.predicted_start import find_accepted_prediction, link_prediction
 from scheduler.web.workloads.pod_groups import pod_table
-from scheduler.web.workloads.predicted_start import find_accepted_prediction, link_prediction
 from scheduler.web.workloads.terminal import load_terminal
 from scheduler.web.workloads.timeline.entries import TimelineEntry, timeline
 

@@ -8,7 +8,7 @@ from django.utils import timezone
 
 from berth.server.web.charts.bars import WIDTH, quota_bar
 from projects.models import Workload, WorkloadArray
-from projects.web.workloads.filters import StateCount
+from projects.web.workloads.listing.filters import StateCount
 from scheduler.reports.pool_diagnosis import diagnose_pool
 from scheduler.reports.queues.pending_gpus import pending_gpus_by_project
 from scheduler.reports.queues.queue_list import queue_length

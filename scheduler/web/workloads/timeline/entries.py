@@ -22,7 +22,7 @@ from scheduler.reports.explanations.workload import expected_start, expected_sta
 from scheduler.reports.queues.pending_reason import pending_reason
 from scheduler.reports.visibility import viewer_for
 from scheduler.web.workloads.details import link_awaited_ends
-from scheduler.web.workloads.edit_labels import replace_paths_with_labels
+from scheduler.web.workloads.pending.edit_labels import replace_paths_with_labels
 from scheduler.web.workloads.timeline.bar import PeriodBar, build_bar
 from scheduler.web.workloads.timeline.periods import (
     STATES,

@@ -57,7 +57,7 @@ def write_lines(cast: Cast, runtime: FakeRuntime, *counts: int) -> Pod:
 def test_search_of_more_pods_than_the_limit_states_how_many_were_searched(
     cast: Cast, sign_in: SignIn, runtime: FakeRuntime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("scheduler.web.workloads.log.MAX_PODS", 2)
+    monkeypatch.setattr("scheduler.web.workloads.logs.log.MAX_PODS", 2)
     pod = write_lines(cast, runtime, 0, 0, 1)
     answer = sign_in("dave").get(path(pod, "/search", text="nan", all_pods="on")).content.decode()
     assert 'No matches<span class="long"> in 3 pods, run 2<' in answer and "(2 of 3 pods searched)" in answer
@@ -67,7 +67,7 @@ def test_search_of_all_pods_does_not_count_partly_searched_logs(
     cast: Cast, sign_in: SignIn, runtime: FakeRuntime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     in_part = LogMatches(matches=1, lines=(), size=10, searched_bytes=5, resume_at=LinePosition(5, 2))
-    monkeypatch.setattr("scheduler.web.workloads.all_pods_search.search_log", lambda *_, **__: in_part)
+    monkeypatch.setattr("scheduler.web.workloads.logs.all_pods_search.search_log", lambda *_, **__: in_part)
     pod = write_lines(cast, runtime, 1, 1)
     answer = sign_in("dave").get(path(pod, "/search", text="nan", all_pods="on")).content.decode()
     assert "(0 of 2 pods searched)" in answer
@@ -112,7 +112,7 @@ def test_search_over_several_requests_states_the_match_count_so_far(
     )  # no time is left for the third pod
     stated = []
     with monkeypatch.context() as slow:
-        slow.setattr("scheduler.web.workloads.all_pods_search.time", clock)
+        slow.setattr("scheduler.web.workloads.logs.all_pods_search.time", clock)
         answer = client.get(path(pod, "/search", text="nan", all_pods="on")).content.decode()
     stated.append((*totals(answer), *re.findall(r"\(\d of \d pods searched\)", answer)))
     while link := re.search(r'data-log-more hx-get="([^"]+)"', answer):
@@ -133,7 +133,7 @@ def test_continued_search_shows_the_match_list_after_its_first_match(
     none_yet = LogMatches(matches=0, lines=(), size=12, searched_bytes=4, resume_at=LinePosition(4, 2))
     with monkeypatch.context() as slow:
         for module in ("log", "all_pods_search"):
-            slow.setattr(f"scheduler.web.workloads.{module}.search_log", lambda *_, **__: none_yet)
+            slow.setattr(f"scheduler.web.workloads.logs.{module}.search_log", lambda *_, **__: none_yet)
         answer = client.get(path(pod, "/search", text="nan", **all_pods)).content.decode()
     link = re.search(r'hx-get="([^"]+)" hx-target="#log-matches" hx-swap="innerHTML"', answer)
     assert link and "Continue search" in answer

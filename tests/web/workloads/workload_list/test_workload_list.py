@@ -14,8 +14,8 @@ from django.utils import timezone
 
 from projects.models import InferenceEngine, SavedView, Service, Workload, WorkloadArray
 from projects.services import arrays
-from projects.web.workloads.filters import StateCount
-from projects.web.workloads.utilization import common_last_measurement
+from projects.web.workloads.listing.filters import StateCount
+from projects.web.workloads.listing.utilization import common_last_measurement
 from tests import factories as make
 from tests.cast import Cast, training
 from tests.web.conftest import SignIn, streamed

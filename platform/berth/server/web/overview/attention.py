@@ -24,7 +24,7 @@ from projects.services.arrays import failure_sentence, failures_by_array
 from projects.services.workloads import RESUBMITTED_EVENT
 from projects.services.workloads.pending.unschedulable import REASON as UNSCHEDULABLE
 from projects.web.workloads.failed_pods import load_log_urls
-from projects.web.workloads.filters import failed_since_condition
+from projects.web.workloads.listing.filters import failed_since_condition
 from scheduler.reports.pool_diagnosis import RECONCILER, find_pool_errors
 from scheduler.reports.queues.starved import Shortfall
 from scheduler.reports.usage.budgets import FULL_PERCENT, budget_statuses

@@ -19,7 +19,7 @@ from projects.services.workloads.pending.unschedulable import REASON as UNSCHEDU
 from projects.web.arrays.progress import ArrayProgress, load_progress
 from projects.web.arrays.queued_tasks import QueuedTasks, load_queued_tasks
 from projects.web.services.serving import ServingStatus, load_serving_statuses
-from projects.web.workloads.engine_rows import exclude_added_engines, insert_inference_engine_rows
+from projects.web.workloads.listing.engine_rows import exclude_added_engines, insert_inference_engine_rows
 from projects.web.workloads.request_labels import set_request_labels
 
 PENDING_PHASES = (Phase.PENDING, Phase.RESERVED)

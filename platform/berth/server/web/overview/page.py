@@ -33,8 +33,8 @@ from projects.known_names import unknown_pool_problem
 from projects.models import ArrayState, Phase, Workload
 from projects.selectors import workload_count, workloads
 from projects.services.workloads.pending.unschedulable import REASON as UNSCHEDULABLE
-from projects.web.workloads.engine_rows import only_folded_engines
-from projects.web.workloads.filters import (
+from projects.web.workloads.listing.engine_rows import only_folded_engines
+from projects.web.workloads.listing.filters import (
     failed_since_condition,
     state_condition,
     state_count,

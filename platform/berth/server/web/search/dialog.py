@@ -58,7 +58,7 @@ from projects.selectors import (
     workloads,
 )
 from projects.web.services.serving import load_serving_statuses
-from projects.web.workloads.engine_rows import exclude_added_engines
+from projects.web.workloads.listing.engine_rows import exclude_added_engines
 
 MAX_WORDS, MAX_LENGTH = 5, 100
 MAX_OF_A_KIND = 6

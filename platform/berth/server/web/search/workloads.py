@@ -20,7 +20,7 @@ from projects.models.workloads import LIVE_PHASES
 from projects.selectors import arrays, id_condition, workload_count, workloads
 from projects.services.workloads.pending.unschedulable import REASON as UNSCHEDULABLE
 from projects.web.arrays.progress import load_progress
-from projects.web.workloads.filters import filter_workloads, one_row_per_array, parse_filters
+from projects.web.workloads.listing.filters import filter_workloads, one_row_per_array, parse_filters
 
 MAX_TASKS, MAX_USERS, MAX_NAMED = 6, 4, 5
 MAX_CURRENT, MAX_CURRENT_ARRAYS = 6, 2  # workloads and arrays that an empty search lists

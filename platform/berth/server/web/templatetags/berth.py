@@ -31,7 +31,7 @@ from projects.access import may_submit_anywhere
 from projects.engine.cron_words import describe_cron
 from projects.models import Workload, WorkloadKind
 from projects.web.services.conditions import use_condition_titles
-from projects.web.workloads.sorting import ALL_RUNNING
+from projects.web.workloads.listing.sorting import ALL_RUNNING
 from scheduler.reports.evictions.predicted import build_prediction_table
 from scheduler.reports.evictions.rendering import KIND_TITLES, eviction_preposition
 from scheduler.reports.queues.pending_reason import load_awaited_shares, pending_reason

@@ -21,7 +21,7 @@ from projects.models.workloads import ENDED_PHASES, HAS_LABELS, LIVE_PHASES
 from projects.pending_reasons import reason_condition
 from projects.selectors import id_condition, workloads
 from projects.services.workloads.pending.unschedulable import REASON as UNSCHEDULABLE_REASON
-from projects.web.workloads.engine_rows import only_folded_engines
+from projects.web.workloads.listing.engine_rows import only_folded_engines
 
 STATES: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "live": ("Live", LIVE_PHASES),

@@ -17,7 +17,7 @@ from projects.models import Pod, Workload
 from projects.selectors import find_workload
 from projects.services.retained_files import PODS_MAX, pods_with_retained_files, record_read, release_files
 from scheduler.api.files.retained_files import find_retained_files
-from scheduler.web.workloads.files import (
+from scheduler.web.workloads.files.file_rows import (
     FILES_MAX,
     PREVIEW_BYTES,
     TEXT_SUFFIXES,

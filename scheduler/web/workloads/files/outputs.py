@@ -8,7 +8,7 @@ from projects.code.base import StoreFailure
 from projects.models import OutputState, PodOutputs, Workload
 from projects.services import code
 from projects.services.outputs import output_files, workload_outputs
-from scheduler.web.workloads.files import (
+from scheduler.web.workloads.files.file_rows import (
     FILES_MAX,
     PREVIEW_BYTES,
     TEXT_SUFFIXES,
@@ -16,7 +16,7 @@ from scheduler.web.workloads.files import (
     Preview,
     preview_text,
 )
-from scheduler.web.workloads.retained_files import load_retained_files
+from scheduler.web.workloads.files.retained_files import load_retained_files
 
 PODS_MAX = 100
 

@@ -17,7 +17,7 @@ from scheduler.engine.smallest_change.change import ChangeKind
 from scheduler.engine.smallest_change.search import Outcome
 from scheduler.engine.smallest_change.sentences import NAMED_MAX
 from scheduler.reports.what_if.smallest_change import RenderedChange
-from scheduler.web.workloads.change_link import (
+from scheduler.web.workloads.pending.change_link import (
     Change,
     EvictionLoss,
     LinkedText,

@@ -19,7 +19,7 @@ from scheduler.api.logs.pod_log import PodLog, find_pod_log
 from scheduler.api.logs.timestamps import times_at
 from scheduler.reports.log_errors import search_errors
 from scheduler.reports.log_search import LinePosition
-from scheduler.web.workloads.log import line_number
+from scheduler.web.workloads.logs.log import line_number
 
 MAX_LINES = 500  # number of lines at the end of the log that are searched
 # Maximum number of bytes to search, and of earlier bytes to read for the line numbers.

@@ -31,7 +31,7 @@ from projects.models import ArrayState, InferenceEngine, Phase, Workload, Worklo
 from projects.models.scaling import EngineState
 from projects.models.workloads import ENDED_PHASES, LIVE_PHASES
 from projects.services.workloads.pending.unschedulable import REASON as UNSCHEDULABLE_REASON
-from projects.web.workloads.engine_rows import added_engines
+from projects.web.workloads.listing.engine_rows import added_engines
 
 ALL_RUNNING = r"^((\d+) of \2 pods running\.|All required pods are running\.)$"
 DEFAULT_SORT = "-submitted"

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from urllib.parse import urlencode
 
 from scheduler.reports.log_search import LogMatches
-from scheduler.web.workloads.all_pods_search import AllPodsMatches
+from scheduler.web.workloads.logs.all_pods_search import AllPodsMatches
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,10 +24,10 @@ from scheduler.api.logs.timestamps import line_times, times_at
 from scheduler.reports.log_errors import search_errors
 from scheduler.reports.log_search import MAX_TEXT_LENGTH, LinePosition, LogMatches, MatchingLine, search_log
 from scheduler.reports.log_text import render_as_terminal_line
-from scheduler.web.workloads.all_pods_search import MAX_PODS, search_all_pods
 from scheduler.web.workloads.details import PodPlacement, pod_placements
 from scheduler.web.workloads.failure import first_failed_pod
-from scheduler.web.workloads.search_progress import parse_progress
+from scheduler.web.workloads.logs.all_pods_search import MAX_PODS, search_all_pods
+from scheduler.web.workloads.logs.search_progress import parse_progress
 
 TEXT = "text/plain; charset=utf-8"
 MAX_BYTES, MAX_LINES = 256 * 1024, 2000

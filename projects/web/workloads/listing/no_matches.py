@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from berth.core.wording.words import format_count
-from projects.web.workloads.filters import StateCount, WorkloadFilters
+from projects.web.workloads.listing.filters import StateCount, WorkloadFilters
 
 
 def describe_no_matches(filters: WorkloadFilters, states: Sequence[StateCount]) -> dict[str, str]:

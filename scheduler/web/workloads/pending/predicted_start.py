@@ -7,7 +7,7 @@ from berth.server.web.pages import Request
 from projects.models import Phase, Workload
 from scheduler.reports.explanations.edits import unevaluated_edit_time
 from scheduler.web.accepted_prediction import AcceptedPrediction, find_prediction
-from scheduler.web.workloads.change_link import LinkedText, link_names, workload_urls
+from scheduler.web.workloads.pending.change_link import LinkedText, link_names, workload_urls
 
 
 @dataclass(frozen=True, slots=True)
