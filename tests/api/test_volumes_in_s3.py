@@ -71,6 +71,7 @@ def pod(store: ObjectStore, cast: Cast, alice: Caller, dave: Caller) -> Pod:
     return Pod.objects.get(pk=place(workload, node(cast.pool), [], state="starting").pk)
 
 
+@pytest.mark.heavy
 def test_admin_can_define_and_read_an_s3_volume(store: ObjectStore, cast: Cast, alice: Caller) -> None:
     alice("PUT", SECRET, CREDENTIALS)
     assert edit(alice, volume(store)).status_code == 200

@@ -146,6 +146,7 @@ def test_killed_process_fails_the_run_even_if_its_child_is_still_running(tmp_pat
     assert "1 failed" in result.stdout
 
 
+@pytest.mark.heavy
 def test_no_further_tests_start_after_the_first_failure_if_requested(tmp_path: Path) -> None:
     result = run_tests(tmp_path, "-n", "1", "-x", one=FAILS, two=PASSES)
     assert result.returncode == pytest.ExitCode.TESTS_FAILED, result.stdout

@@ -103,6 +103,7 @@ def test_live_update_keeps_the_keyboard_focus(opened: Open, scene: Scene) -> Non
         assert faults == []
 
 
+@pytest.mark.heavy
 def test_live_updates_wait_while_text_is_selected(opened: Open, scene: Scene) -> None:
     changed = "document.addEventListener('berth:changed', () => { window.hasChanged = true; })"
     with opened("ada") as (page, faults):
@@ -206,6 +207,7 @@ def test_evicted_workload_shows_reason_and_preemptor(opened: Open, scene: Scene)
         assert faults == []
 
 
+@pytest.mark.heavy
 def test_cancel_requires_confirmation_and_escape_closes_the_dialog(opened: Open, scene: Scene) -> None:
     waiting = scene.workloads["ablation-7"]
     with opened("dave") as (page, faults):

@@ -38,6 +38,7 @@ def test_success_message_disappears(opened: Open) -> None:
         assert faults == []
 
 
+@pytest.mark.heavy
 def test_message_with_warnings_stays_and_is_marked_as_a_warning(opened: Open) -> None:
     with opened("dave") as (page, faults):
         submit(page, DOCUMENT.replace("gpu: 1", "gpu: 64"))

@@ -9,6 +9,7 @@ from tests.browser.conftest import Open
 from tests.browser.driver.chromium import WIDE, open_settled
 
 
+@pytest.mark.heavy
 def test_hourly_average_readout_shows_the_hour_of_its_bar(opened: Open) -> None:
     with opened("ada") as (page, faults):
         open_settled(page, "/")

@@ -134,6 +134,7 @@ def test_queued_workload_takes_three_lines_on_a_phone(opened: Open) -> None:
         assert faults == []
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("path", ["/workloads", "/queue"])
 def test_filters_in_use_can_be_cleared(opened: Open, path: str) -> None:
     with opened("ada") as (page, faults):
@@ -149,6 +150,7 @@ def test_filters_in_use_can_be_cleared(opened: Open, path: str) -> None:
     assert faults == []
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("width", [1440, 1024])
 def test_list_of_allowed_pools_leaves_room_for_the_expected_start(
     opened: Open, scene: Scene, width: int

@@ -34,6 +34,7 @@ def test_workload_can_be_found_with_the_keyboard_in_the_search_dialog(opened: Op
         assert not faults
 
 
+@pytest.mark.heavy
 def test_enter_pressed_before_the_search_result_arrives_opens_the_result(opened: Open) -> None:
     with opened("dave") as (page, faults):
         page.goto("/node-pools/train")
@@ -81,6 +82,7 @@ def test_submission_form_works_before_the_scripts_have_run(opened: Open) -> None
         assert not faults
 
 
+@pytest.mark.heavy
 def test_search_without_results_links_to_the_list_of_workloads(opened: Open) -> None:
     with opened("dave") as (page, faults):
         page.goto("/node-pools/train")
@@ -94,6 +96,7 @@ def test_search_without_results_links_to_the_list_of_workloads(opened: Open) -> 
         assert not faults
 
 
+@pytest.mark.heavy
 def test_pressing_enter_twice_on_a_destructive_action_changes_nothing(opened: Open) -> None:
     with opened("dave") as (page, faults):
         page.goto("/node-pools/train")

@@ -96,6 +96,7 @@ def test_files_and_directories_are_copied_both_ways(
         client.workloads.copy_to(site.workload_id, local / "data.csv")
 
 
+@pytest.mark.heavy
 def test_interrupted_copy_leaves_no_partial_file(site: Site, tmp_path: Path) -> None:
     (tmp_path / "large").write_bytes(os.urandom(8 * 2**20))
 

@@ -121,6 +121,7 @@ def test_command_ends_when_the_role_or_token_is_revoked_or_the_pod_ends(site: Si
     assert all(row[2]["exit_code"] is None for row in closed)  # type: ignore[index]
 
 
+@pytest.mark.heavy
 def test_client_that_stops_reading_does_not_fill_the_servers_memory(site: Site) -> None:
     mark = f"yes-{time.monotonic_ns()}"
     with site.client(site.cast.dave) as client:
@@ -182,6 +183,7 @@ def test_connection_ends_if_the_channel_cannot_be_opened(site: Site, monkeypatch
     poll_until(lambda: not WATCHER.count(site.cast.dave.user.pk))
 
 
+@pytest.mark.heavy
 def test_connection_is_released_after_a_request_that_cannot_be_parsed(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -226,6 +226,7 @@ def test_invalid_channel_request_is_rejected(container: Container, request_: dic
     assert (status["status"], status["error"].startswith("The request is not valid")) == (422, True)
 
 
+@pytest.mark.heavy
 def test_image_with_an_old_or_missing_python_is_rejected_with_the_reason(
     berth: Site, container: Container, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -39,6 +39,7 @@ def receive_all(connection: socket.socket) -> bytes:
     return b"".join(iter(lambda: connection.recv(65536), b""))
 
 
+@pytest.mark.heavy
 def test_several_connections_transfer_data_in_both_directions(site: Site, program: socket.socket) -> None:
     def answer() -> None:
         while True:

@@ -56,6 +56,7 @@ def log(stage: LocalStage) -> str:
     return stage.runtime.read_log("p-1", 0, 10_000).data.decode()
 
 
+@pytest.mark.heavy
 def test_pod_starts_in_a_writable_copy_of_the_code_owned_by_its_user(
     stage: LocalStage, server: CodeServer
 ) -> None:
@@ -86,6 +87,7 @@ def test_download_is_retried_after_server_overload_or_a_lost_connection(
     assert len(server.authorizations) == 3
 
 
+@pytest.mark.heavy
 def test_interrupted_code_download_fails_with_the_reason_from_the_server(
     plain_stage: LocalStage, server: CodeServer
 ) -> None:
@@ -99,6 +101,7 @@ def test_interrupted_code_download_fails_with_the_reason_from_the_server(
     assert server.paths == ["/code", "/code?verify=true"]
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize(
     ("answer", "message"),
     [

@@ -217,6 +217,7 @@ def test_unknown_repository_or_ref_is_rejected_with_a_remedy(
     assert over_https(https.url(), ref="refs/heads/twice").branch == "twice"
 
 
+@pytest.mark.heavy
 def test_git_token_is_sent_as_a_password_and_appears_in_no_command_line(
     over_https: Fetcher, https: HttpsServer, repository: Repository
 ) -> None:
@@ -296,6 +297,7 @@ def test_repository_is_fetched_over_ssh_with_a_deploy_key(
     assert "Accepted publickey" in ssh.log
 
 
+@pytest.mark.heavy
 @needs_sshd
 def test_host_key_comes_from_the_document_or_an_admin_and_is_never_trusted_on_first_use(
     tmp_path: Path, ssh: SshServer, repository: Repository

@@ -116,6 +116,7 @@ def test_pod_that_ignores_sigterm_is_killed_after_its_grace_period(stage: Stage)
     assert (report.signal, report.cause) == (9, PodCause.STOPPED)
 
 
+@pytest.mark.heavy
 def test_second_stop_request_can_shorten_the_grace_period(stage: Stage) -> None:
     stage.runtime.start(stage.stubborn("p-1"))
     running(stage.runtime, "p-1")
@@ -149,6 +150,7 @@ def test_pod_receives_the_preemption_notice_and_continues_during_its_lead_time(s
     )
 
 
+@pytest.mark.heavy
 def test_sigterm_follows_the_preemption_notice_after_its_lead_time(stage: Stage) -> None:
     start_noticing(stage)
     stage.runtime.stop("p-1", 60, StopNotice(signal.SIGUSR1, 1))

@@ -74,6 +74,7 @@ def runs() -> Iterator[list[Run]]:
         run.end()
 
 
+@pytest.mark.heavy
 def test_trained_weights_do_not_depend_on_the_number_of_ranks(tmp_path: Path, runs: list[Run]) -> None:
     weights = []
     for size in (1, 4):

@@ -40,6 +40,7 @@ def test_pod_with_an_image_is_isolated_like_other_pods(stage: ImageStage, busybo
     assert_nothing_is_left(stage)
 
 
+@pytest.mark.heavy
 def test_secrets_exist_only_inside_the_container(stage: ImageStage, busybox: str) -> None:
     script = 'echo "$PASSWORD"; cat "$BERTH_SECRETS_DIR/key"; ls -ln /run/secrets/key; exec sleep 1000'
     secrets = {"secret_env": {"PASSWORD": "of-the-pod"}, "secret_files": {"key": "first-line\n"}}
@@ -125,6 +126,7 @@ def test_oom_killed_container_reports_limit_and_peak(stage: ImageStage, busybox:
     assert report.message == "killed at its memory limit: limit 32 MiB, peak 32 MiB"
 
 
+@pytest.mark.heavy
 def test_gang_communicates_over_loopback_and_shares_memory(stage: ImageStage, busybox: str) -> None:
     port = free_port()
     # A server that receives the end of input first exits without sending its own.
@@ -232,6 +234,7 @@ def test_container_sees_only_its_own_volumes_and_writes_only_to_writable_volumes
     assert not (data / "made").exists()
 
 
+@pytest.mark.heavy
 def test_container_reads_its_s3_volume(stage: ImageStage, busybox: str) -> None:
     with object_store() as store:
         store.fill("datasets", {"set/deep/one": b"one\n"})

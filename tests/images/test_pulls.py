@@ -77,6 +77,7 @@ def test_project_without_access_cannot_use_a_stored_image(stage: ImageStage, reg
 # --- errors
 
 
+@pytest.mark.heavy
 def test_pull_errors_name_the_cause(stage: ImageStage, registry: Registry) -> None:
     image = push_image(registry, "named")
     arm = registry.push("own/arm", architecture="arm64")
@@ -136,6 +137,7 @@ def test_transient_registry_errors_are_retried(
     assert len(busy_registry.requests) == once + 3 * once  # type: ignore[attr-defined]
 
 
+@pytest.mark.heavy
 def test_pull_error_names_a_full_disk(stage: ImageStage, registry: Registry) -> None:
     graph = Path(stage.store.root) / "graph"
     image = push_image(registry, "large", size=12 << 20)

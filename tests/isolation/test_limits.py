@@ -131,6 +131,7 @@ def test_child_process_killed_at_the_memory_limit_of_a_running_pod_causes_a_warn
     assert ended(stage.runtime, "p-1").cause is PodCause.NONE
 
 
+@pytest.mark.heavy
 def test_pod_that_fills_its_workspace_causes_a_warning_and_is_then_stopped(
     stage: LocalStage, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -24,6 +24,7 @@ def _trainer(workspaces: Path) -> None:
     shutil.copy(EXAMPLE / "train.py", workspace)
 
 
+@pytest.mark.heavy
 @pytest.mark.shows("PAD-04", "PAD-05", "PAD-07", "PAD-08", "PAD-09", "PAD-10")
 @pytest.mark.usefixtures("_trainer")
 def test_training_job_manifest_completes_on_provisioned_nodes(dave_on_shared_berth: Terminal) -> None:

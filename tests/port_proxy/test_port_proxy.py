@@ -94,6 +94,7 @@ def test_pod_cannot_set_or_clear_cookies_of_other_hosts(port_setup: PortSetup) -
     assert answer.headers["content-security-policy"] == "frame-ancestors 'self'"
 
 
+@pytest.mark.heavy
 @pytest.mark.every_case
 @pytest.mark.parametrize(("headers", "method", "status"), [
     ({"Origin": "https://elsewhere.example.org"}, "POST", 403),
@@ -169,6 +170,7 @@ def test_error_page_explains_that_no_process_listens_on_the_port(port_setup: Por
     assert "The port is not responding" in answer.text
 
 
+@pytest.mark.heavy
 def test_error_page_is_shown_if_the_port_session_ends_before_the_pod_responds(
     port_setup: PortSetup, monkeypatch: pytest.MonkeyPatch
 ) -> None:

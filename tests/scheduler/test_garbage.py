@@ -34,6 +34,7 @@ assert not collect_deferred_garbage(), "there is nothing to collect"
 """
 
 
+@pytest.mark.heavy
 def test_full_garbage_collections_run_only_when_requested() -> None:
     subprocess.run([sys.executable, "-c", SCRIPT], check=True)
 

@@ -48,6 +48,7 @@ def measured_workload(stage: Stage) -> MeasuredWorkload:
     return MeasuredWorkload(stage, [GPU, CPU_ONLY])
 
 
+@pytest.mark.heavy
 def test_idle_workload_is_suspended_once_after_a_warning_despite_restarts(
     stage: Stage, measured_workload: MeasuredWorkload
 ) -> None:

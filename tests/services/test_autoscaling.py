@@ -43,6 +43,7 @@ def autoscaled_service(stage: ServiceStage, **changes: Any) -> Service:
     return stage.serve(autoscaler={**QUICK_SETTINGS, **changes})
 
 
+@pytest.mark.heavy
 @pytest.mark.shows("RLX-62", "RLX-68", "RLX-97", "RLX-98", "RLX-99")
 def test_service_scales_out_under_load_and_then_in_to_its_initial_engine_count(
     stage: ServiceStage, dave: Caller

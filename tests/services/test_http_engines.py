@@ -104,6 +104,7 @@ def finish_request(http_stage: HttpStage, request: ScaleRequest) -> ScaleRequest
     return http_stage.finish(request, seconds=2)
 
 
+@pytest.mark.heavy
 @pytest.mark.shows("RLX-02", "RLX-29", "RLX-31", "RLX-32")
 def test_added_engine_receives_the_weight_updates_of_the_initial_engine(http_stage: HttpStage) -> None:
     service = http_stage.chat()
@@ -137,6 +138,7 @@ def test_strict_consistency_routes_no_requests_to_engines_with_old_weights(http_
     assert http_stage.engine_weights(added) == http_stage.engine_weights(initial)
 
 
+@pytest.mark.heavy
 @pytest.mark.shows("RLX-04")
 def test_external_engines_are_accepted_only_if_they_match_the_service(http_stage: HttpStage) -> None:
     service = http_stage.chat(scale_out_partial_success_policy="keep_partial")

@@ -36,6 +36,7 @@ def test_scale_in_removes_newest_engines_and_their_workloads(stage: ServiceStage
     stage.assert_no_orphans()
 
 
+@pytest.mark.heavy
 @pytest.mark.shows("RLX-09", "RLX-45", "RLX-50", "RLX-54")
 def test_engine_drains_before_removal_unless_the_removal_is_forced_or_times_out(stage: ServiceStage) -> None:
     service = scaled_out_service(stage, 5, scale_in_drain_timeout=20)
@@ -82,6 +83,7 @@ def test_scale_in_by_url_keeps_initial_engines(stage: ServiceStage, dave: Caller
     assert stage.states(service) == ["ACTIVE", "ACTIVE", "REMOVED", "ACTIVE"]
 
 
+@pytest.mark.heavy
 @pytest.mark.shows("RLX-51", "RLX-52", "RLX-55")
 def test_partial_scale_in_names_the_engines_that_failed(stage: ServiceStage) -> None:
     service = scaled_out_service(stage)
@@ -97,6 +99,7 @@ def test_partial_scale_in_names_the_engines_that_failed(stage: ServiceStage) -> 
     assert stage.states(service) == ["ACTIVE", "ACTIVE", "REMOVED", "REMOVED"]
 
 
+@pytest.mark.heavy
 @pytest.mark.shows("RLX-41", "RLX-53")
 def test_scale_in_waits_for_weight_updates_and_fails_while_the_router_is_down(
     stage: ServiceStage, dave: Caller

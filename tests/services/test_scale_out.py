@@ -21,6 +21,7 @@ def test_scale_out_passes_through_every_status_until_its_engines_serve(stage: Se
     stage.assert_no_orphans()
 
 
+@pytest.mark.heavy
 @pytest.mark.shows("RLX-12", "RLX-18", "RLX-38", "RLX-40")
 def test_scale_out_is_rolled_back_if_its_engines_stay_pending_until_the_timeout(stage: ServiceStage) -> None:
     service = stage.serve(engines=7, scale_out_timeout=60)
@@ -63,6 +64,7 @@ def test_scale_request_fails_if_an_engine_exits_while_starting(stage: ServiceSta
     stage.assert_no_orphans()
 
 
+@pytest.mark.heavy
 @pytest.mark.shows("RLX-12")
 def test_scale_out_fails_if_an_engine_stays_unhealthy_or_the_router_rejects_it(stage: ServiceStage) -> None:
     service = stage.serve(scale_out_timeout=30)

@@ -12,6 +12,7 @@ from tests.services.stage import ServiceStage, document
 EXTERNAL_ENGINES = ("http://198.51.100.10:30000", "http://198.51.100.11:30000")
 
 
+@pytest.mark.heavy
 @pytest.mark.shows("RLX-15", "RLX-16", "RLX-19", "RLX-20", "RLX-22", "RLX-47", "RLX-61")
 def test_scale_out_from_four_to_eight_engines_is_reported_and_listed(
     stage: ServiceStage, dave: Caller

@@ -20,6 +20,7 @@ def names(client: Client, query: str) -> list[str]:
     return [row.service.workload.name for row in client.get(f"/services?{query}").context["rows"]]
 
 
+@pytest.mark.heavy
 def test_services_are_sorted_by_load(stage: ServiceStage, dave: Client) -> None:
     busy, idle, silent = (stage.serve(engines=1, name=name) for name in ("busy", "idle", "silent"))
     MetricsPoint.objects.all().delete()

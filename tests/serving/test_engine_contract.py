@@ -167,6 +167,7 @@ def test_engine_metrics_can_be_parsed(stage: Stage) -> None:
     assert parse_metrics("engine_0", stage.adapter.metrics(engine)).running == 0
 
 
+@pytest.mark.heavy
 def test_running_and_queued_requests_are_counted(stage: Stage) -> None:
     engine = stage.begin()
     assert stage.adapter.unfinished_requests(engine) == 0

@@ -174,6 +174,7 @@ def start_requests(stage: HttpStage, engine: str, count: int) -> list[Future[Any
     return futures
 
 
+@pytest.mark.heavy
 @pytest.mark.shows("RLX-09", "RLX-50")
 def test_requests_in_flight_complete_after_their_engine_is_marked_unhealthy(routed: HttpStage) -> None:
     engine = routed.engine()

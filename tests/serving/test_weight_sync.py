@@ -128,6 +128,7 @@ def test_engine_resumes_without_a_version_after_a_failed_weight_copy(
     assert ADAPTER.weight_version(seed.address) == "7"
 
 
+@pytest.mark.heavy
 @pytest.mark.shows("RLX-34")
 def test_weight_copy_times_out_if_the_seed_is_missing(pair: tuple[Server, Server]) -> None:
     seed, added = pair

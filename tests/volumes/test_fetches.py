@@ -48,6 +48,7 @@ def cached(stage: LocalStage) -> list[Path]:
     return [path for path in (stage.root / "volumes").rglob("*") if path.is_file() and path.name != ".lock"]
 
 
+@pytest.mark.heavy
 def test_pod_reads_the_objects_below_the_prefix_but_cannot_change_them(
     stage: LocalStage, server: SigningServer
 ) -> None:
@@ -76,6 +77,7 @@ def test_next_pod_fetches_only_changed_objects_and_earlier_pods_keep_their_files
     assert log(stage, "p-1") == ["./deep/er/two", "./one", "2", "1"]
 
 
+@pytest.mark.heavy
 def test_pods_that_start_together_fetch_each_object_once(stage: LocalStage, server: SigningServer) -> None:
     for number in range(4):
         stage.runtime.start(server.order(f"p-{number}", SEE))
@@ -186,6 +188,7 @@ def test_objects_that_keep_changing_prevent_the_pod_from_starting(
     assert "objects kept changing or disappearing during all 3 attempts" in report.message
 
 
+@pytest.mark.heavy
 def test_request_to_an_overloaded_server_is_retried(stage: LocalStage, server: SigningServer) -> None:
     statuses = iter([503, 200])
     server.before_listing = lambda: setattr(server, "status", next(statuses, 200))
@@ -193,6 +196,7 @@ def test_request_to_an_overloaded_server_is_retried(stage: LocalStage, server: S
     assert server.listings == 2
 
 
+@pytest.mark.heavy
 def test_pod_can_be_stopped_while_the_store_hangs(stage: LocalStage, server: SigningServer) -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         address = f"http://127.0.0.1:{silent.getsockname()[1]}/x"
@@ -220,6 +224,7 @@ def test_unresponsive_store_is_reported_without_its_address(stage: LocalStage, s
     stage.runtime.stop("p-1", 0)
 
 
+@pytest.mark.heavy
 def test_error_for_a_rejected_download_contains_the_error_code_of_the_store(
     stage: LocalStage, server: SigningServer
 ) -> None:
@@ -267,6 +272,7 @@ def test_fetch_resumes_after_the_shim_and_the_scheduler_were_killed(
     assert sorted(path.read_bytes() for path in cached(stage)) == [b"1\n", b"2\n"]
 
 
+@pytest.mark.heavy
 def test_credentials_reach_neither_records_nor_the_pod(stage: LocalStage, server: SigningServer) -> None:
     assert finished(stage, server, "p-1", "env; ls -R /dev/shm; cat /proc/mounts").exit_code == 0
     assert {server.volume.bucket, KEY, SECRET}.isdisjoint(" ".join(log(stage, "p-1")))

@@ -99,6 +99,7 @@ def test_concurrently_replaced_object_is_not_deleted(pod: Pod) -> None:
     assert transfer.progress.deleted_count == 0
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("turn", range(1, 7))
 def test_transfer_continues_after_any_interruption_without_repeating_parts(pod: Pod, turn: int) -> None:
     pod.contents = {"a": b"1", "large": LARGE, "z": b"2"}

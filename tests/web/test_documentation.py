@@ -52,6 +52,7 @@ def test_page_for_missing_documentation_shows_the_build_command(
     assert str(tmp_path) not in response.content.decode()
 
 
+@pytest.mark.heavy
 def test_documentation_builds_without_warnings_and_loads_nothing_from_other_hosts(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "mkdocs", "build", "--quiet", "--strict", "--site-dir", str(tmp_path)]
     environ = {**os.environ, "NO_MKDOCS_2_WARNING": "1"}

@@ -306,6 +306,7 @@ def test_default_pool_form_can_be_saved_and_rejects_an_invalid_name(alice: Clien
     assert (made.nodes_min, made.nodes_max, made.provider_settings) == (0, 4, {})
 
 
+@pytest.mark.heavy
 def test_pool_can_be_created_paused_and_scaled_within_its_limits(cast: Cast, alice: Client) -> None:
     answer = alice.get("/node-pools/new")
     initial = {

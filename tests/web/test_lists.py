@@ -130,6 +130,7 @@ def test_export_contains_only_visible_rows(cast: Cast, sign_in: SignIn, page: Li
         assert page.theirs in str(read_export(sign_in("alice"), page.address(format="csv")))
 
 
+@pytest.mark.heavy
 @sampled_lists
 def test_search_applies_to_list_and_export(cast: Cast, sign_in: SignIn, page: ListPage) -> None:
     client = sign_in(page.reader)
@@ -144,6 +145,7 @@ def test_search_applies_to_list_and_export(cast: Cast, sign_in: SignIn, page: Li
     assert client.get(page.address(search="%00%27%3B--%25" + "x" * 500)).status_code == 200
 
 
+@pytest.mark.heavy
 @sampled_lists
 def test_list_and_export_can_be_sorted_in_both_directions(
     cast: Cast, sign_in: SignIn, page: ListPage
@@ -206,6 +208,7 @@ def test_pool_charts_can_be_exported(cast: Cast, sign_in: SignIn) -> None:
     assert {"From", "Desired (nodes)", "Current (nodes)"} <= set(course[0])
 
 
+@pytest.mark.heavy
 def test_long_list_is_paginated_and_its_export_is_complete(cast: Cast, sign_in: SignIn) -> None:
     for n in range(70):
         members.create_user(actor=cast.alice, username=f"person-{n:02}", email="", password="correct horse")

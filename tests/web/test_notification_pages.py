@@ -186,6 +186,7 @@ def test_delivery_of_a_deleted_subscription_is_not_resent(cast: Cast, sign_in: S
         assert sign_in("alice").post(f"/notifications/deliveries/{pk}/resend").status_code == 404
 
 
+@pytest.mark.heavy
 def test_subscription_is_edited_in_a_form_that_hides_a_stored_webhook_address(
     cast: Cast, sign_in: SignIn
 ) -> None:

@@ -177,6 +177,7 @@ def test_devices_of_other_projects_are_anonymized(cast: Cast, sign_in: SignIn, r
         assert "vision" in sign_in("dave").get(path).content.decode()
 
 
+@pytest.mark.heavy
 def test_only_platform_admins_see_provider_error_details(cast: Cast, sign_in: SignIn) -> None:
     error = "ordering 1 nodes: credentials: AccessDenied: arn:aws:iam::123456789012:role/berth"
     cast.pool.last_error = error

@@ -178,6 +178,7 @@ def test_pages_show_when_a_failed_submission_will_be_retried(cast: Cast, sign_in
     assert "The last run could not be submitted" in text(sign_in("erin").get(PAGE))
 
 
+@pytest.mark.heavy
 def test_schedule_can_be_paused_resumed_run_and_deleted(cast: Cast, sign_in: SignIn) -> None:
     create(cast)
     dave = sign_in("dave")

@@ -223,6 +223,7 @@ def test_csv_export_contains_no_secret_value(cast: Cast, sign_in: SignIn) -> Non
     assert TOKEN not in lines and ProjectSecret.objects.get().sealed not in lines
 
 
+@pytest.mark.heavy
 def test_admin_site_shows_secrets_without_their_values(cast: Cast) -> None:
     secret = set_secret(cast)
     user = cast.alice.user

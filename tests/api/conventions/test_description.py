@@ -42,6 +42,7 @@ def test_every_operation_has_a_summary_and_a_unique_id(openapi_description: dict
     assert all("default" in operation["responses"] for operation in operations)
 
 
+@pytest.mark.heavy
 def test_client_models_match_the_api_description(
     openapi_description: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:

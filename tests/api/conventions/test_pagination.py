@@ -109,6 +109,7 @@ LISTS: dict[str, tuple[str, Callable[[Cast, int], None]]] = {
 }
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("name", sample(LISTS, 3))
 def test_list_query_count_does_not_grow_with_rows(cast: Cast, bob: Caller, name: str) -> None:
     path, make = LISTS[name]

@@ -57,6 +57,7 @@ def find_problem(alice: Caller, page: Client, pool: str, name: str) -> str:
     return str(texts.get(name, ""))
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize(
     ("rejection", "words"),
     sample(
@@ -115,6 +116,7 @@ def test_slurm_outage_is_reported_and_no_node_is_lost(stage: SlurmStage, alice: 
     assert find_problem(alice, page, "small", "provider") == ""
 
 
+@pytest.mark.heavy
 def test_slurmrestd_outage_is_reported_and_no_node_is_lost(
     stage: SlurmStage, alice: Caller, page: Client
 ) -> None:

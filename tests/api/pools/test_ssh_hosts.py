@@ -128,6 +128,7 @@ def test_edit_preserves_accepted_host_keys(alice: Caller, body: dict[str, Any], 
     assert "belongs to pool steel as pinned" in problem["message"]
 
 
+@pytest.mark.heavy
 def test_workloads_cannot_use_the_ssh_key_of_a_pool(
     alice: Caller, body: dict[str, Any], server: SshServer, tmp_path: Path
 ) -> None:

@@ -91,6 +91,7 @@ def test_submission_with_a_duplicate_name_stores_nothing(dave: Caller) -> None:
     assert (WorkloadRole.objects.count(), Event.objects.count()) == before
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize(("path", "changes"), [("workloads", {}), ("arrays", {"array": {"tasks": 2}})])
 def test_rejecting_a_name_in_use_takes_a_bounded_number_of_queries(
     cast: Cast, dave: Caller, path: str, changes: dict[str, Any]

@@ -236,6 +236,7 @@ def test_theme_follows_the_system_until_the_user_chooses_one(opened: Open) -> No
         assert faults == []
 
 
+@pytest.mark.heavy
 def test_first_tab_stop_is_a_skip_link_to_the_content(opened: Open) -> None:
     with opened("ada") as (page, _):
         page.goto("/")

@@ -7,6 +7,7 @@ from tests.browser.conftest import Open
 from tests.browser.driver.chromium import WIDE, open_settled
 
 
+@pytest.mark.heavy
 def test_small_table_stays_sorted_after_updates(opened: Open) -> None:
     with opened("ada") as (page, faults):
         open_settled(page, "/node-pools/train?tab=capacity")
@@ -74,6 +75,7 @@ def test_expanded_chart_table_fits_in_its_card(opened: Open) -> None:
         assert faults == []
 
 
+@pytest.mark.heavy
 def test_live_updates_set_no_inline_styles(opened: Open) -> None:
     with opened("ada") as (page, faults):
         open_settled(page, "/workloads")

@@ -53,6 +53,7 @@ def expect_invalid_value_to_stay(page: Page) -> None:
     page.keyboard.press("Escape")
 
 
+@pytest.mark.heavy
 def test_quotas_are_edited_with_the_keyboard_previewed_and_applied(opened: Open, scene: Scene) -> None:
     with opened("ada") as (page, faults):
         open_settled(page, "/quotas")

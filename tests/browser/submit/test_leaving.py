@@ -39,6 +39,7 @@ def record_questions(page: Page) -> list[str]:
     return questions
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("way", WAYS)
 def test_leaving_the_submission_form_with_unsaved_input_requires_confirmation(opened: Open, way: str) -> None:
     with opened("dave") as (page, faults):

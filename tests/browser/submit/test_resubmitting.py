@@ -9,6 +9,7 @@ from tests.browser.conftest import Open
 from tests.browser.data.scene import Scene
 
 
+@pytest.mark.heavy
 def test_resubmission_that_would_evict_workloads_requires_confirmation(opened: Open, scene: Scene) -> None:
     with opened("dave") as (page, faults):
         page.goto(f"/workloads/{scene.workloads['vit-large-lr3'].pk}")
@@ -30,6 +31,7 @@ def resubmit_in_search(page: Page, path: str) -> None:
     page.get_by_role("link", name="Resubmit vit-large-lr3").click()
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("open_form", [resubmit_on_own_page, resubmit_in_search])
 def test_eviction_warning_replaces_the_confirmation_form(
     open_form: Callable[[Page, str], None], opened: Open, scene: Scene
@@ -50,6 +52,7 @@ def test_eviction_warning_replaces_the_confirmation_form(
         assert faults == []
 
 
+@pytest.mark.heavy
 def test_resubmitting_a_selected_row_requires_confirmation_if_it_would_evict_workloads(opened: Open) -> None:
     with opened("dave") as (page, faults):
         page.goto("/workloads?state=all")

@@ -13,6 +13,7 @@ def select(page: Page, name: str) -> None:
     page.get_by_role("checkbox", name=f"Select {name}", exact=True).click()
 
 
+@pytest.mark.heavy
 def test_selection_bar_shows_how_many_rows_an_action_applies_to(opened: Open) -> None:
     with opened("dave") as (page, faults):
         page.goto("/workloads?state=all")
@@ -122,6 +123,7 @@ def test_column_menu_restores_the_default_columns(opened: Open) -> None:
         assert faults == []
 
 
+@pytest.mark.heavy
 def test_shift_selects_a_range_of_rows_and_escape_clears_the_selection(opened: Open) -> None:
     with opened("dave") as (page, faults):
         page.goto("/workloads")
@@ -138,6 +140,7 @@ def test_shift_selects_a_range_of_rows_and_escape_clears_the_selection(opened: O
         assert faults == []
 
 
+@pytest.mark.heavy
 def test_only_one_menu_is_open_and_an_outside_click_or_escape_closes_it(opened: Open) -> None:
     with opened("dave") as (page, faults):
         page.goto("/workloads")
@@ -168,6 +171,7 @@ def test_selection_without_applicable_actions_shows_the_reason(opened: Open) -> 
         assert faults == []
 
 
+@pytest.mark.heavy
 def test_ended_workload_is_resubmitted_from_the_list_and_from_its_page(opened: Open) -> None:
     with opened("dave") as (page, faults):
         page.goto("/workloads?state=ended")
@@ -218,6 +222,7 @@ def test_retry_dialog_shows_which_tasks_its_button_retries(opened: Open, scene: 
         assert faults == []
 
 
+@pytest.mark.heavy
 def test_selection_is_cleared_after_a_bulk_action(opened: Open) -> None:
     with opened("dave") as (page, faults):
         page.goto("/workloads")

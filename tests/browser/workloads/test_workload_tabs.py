@@ -49,6 +49,7 @@ def test_log_of_a_running_workload_is_one_click_away_and_above_the_fold(
         assert faults == []
 
 
+@pytest.mark.heavy
 def test_tabs_work_with_the_keyboard_and_without_scripts(opened: Open, scene: Scene) -> None:
     workload = scene.workloads["detr-long"]
     with opened("dave", java_script_enabled=False) as (page, _):
@@ -140,6 +141,7 @@ def test_times_in_inserted_elements_are_converted_before_the_browser_paints_them
         assert faults == []
 
 
+@pytest.mark.heavy
 def test_edit_page_of_a_queued_workload_applies_its_smallest_change(opened: Open, scene: Scene) -> None:
     workload = scene.workloads["policy-sweep"]
     with opened("ada") as (page, faults):
@@ -232,6 +234,7 @@ def test_pod_bars_are_aligned_and_the_id_fits_on_one_line(opened: Open, scene: S
         assert faults == []
 
 
+@pytest.mark.heavy
 def test_facts_and_events_of_a_workload_that_has_not_run_stand_side_by_side(
     opened: Open, scene: Scene
 ) -> None:

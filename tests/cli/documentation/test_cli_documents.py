@@ -88,6 +88,7 @@ def test_example_scenarios_can_be_simulated(file: Path) -> None:
     assert simulate(file, until_stable=True)["format"] == "berth.plan/1"
 
 
+@pytest.mark.heavy
 def test_reclaim_scenario_evicts_the_younger_borrower() -> None:
     answer = simulate(ROOT / "examples" / "scenarios" / "reclaim.yaml", until_stable=True)
     first = [

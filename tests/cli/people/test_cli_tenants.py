@@ -24,6 +24,7 @@ def as_alice(cast: Cast) -> dict[str, str]:
     return {"BERTH_TOKEN": token_of(cast.alice)}
 
 
+@pytest.mark.heavy
 def test_departments_projects_and_members_are_created_edited_and_deleted(
     berth: Berth, as_alice: dict[str, str]
 ) -> None:

@@ -19,6 +19,7 @@ def commands(guide: str, section: str) -> list[list[str]]:
     return [shlex.split(line)[1:] for line in example.strip().splitlines()]
 
 
+@pytest.mark.heavy
 def test_documented_commands_create_and_mount_volumes(berth: Berth, cast: Cast) -> None:
     node(cast.pool, labels={"disk": "nvme"})
     node(cast.pool, labels={})
@@ -54,6 +55,7 @@ def test_documented_commands_create_and_mount_volumes(berth: Berth, cast: Cast) 
     assert NodePool.objects.get(name="local").volumes == []
 
 
+@pytest.mark.heavy
 def test_volume_for_an_unknown_project_is_rejected_unless_the_project_was_deleted(
     berth: Berth, cast: Cast
 ) -> None:
@@ -71,6 +73,7 @@ def test_volume_for_an_unknown_project_is_rejected_unless_the_project_was_delete
         assert berth(*edit, "data=/mnt/other,projects=speech", *more, **admin).returncode == 0
 
 
+@pytest.mark.heavy
 def test_documented_commands_create_and_mount_an_s3_volume(berth: Berth, cast: Cast) -> None:
     node(cast.pool)
     admin, member = {"BERTH_TOKEN": token_of(cast.alice)}, {"BERTH_TOKEN": token_of(cast.dave)}

@@ -160,6 +160,7 @@ def test_large_gang_takes_turns_with_small_workloads(sizes: tuple[Sizes, ...]) -
     assert evicted <= 40 * stopped_by_one_change
 
 
+@pytest.mark.heavy
 def test_queues_take_turns_in_proportion_to_their_weights() -> None:
     held, _ = allocation_by_cycle({"a": (16,), "b": (16,), "c": (16,)}, {"a": 3, "b": 2, "c": 1})
     assert allocated_fractions(held) == pytest.approx({"a": 3 / 6, "b": 2 / 6, "c": 1 / 6}, rel=0.1)

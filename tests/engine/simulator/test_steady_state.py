@@ -46,6 +46,7 @@ def test_skipping_steady_cycles_does_not_change_the_time_of_the_last_cycle() -> 
     assert last - first == 999 * 7
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize(
     ("pool", "workload", "until"),
     [

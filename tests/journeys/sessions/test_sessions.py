@@ -55,6 +55,7 @@ def node() -> int:
     return int(os.environ["RANK"])
 
 
+@pytest.mark.heavy
 @pytest.mark.shows("SKY-07")
 def test_calls_alternate_between_nodes_and_return_results(session: Session) -> None:
     first = session.submit(node).result(240)

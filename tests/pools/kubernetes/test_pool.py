@@ -189,6 +189,7 @@ def test_pods_of_another_installation_count_as_foreign(fleet: Fleet) -> None:
     )
 
 
+@pytest.mark.heavy
 def test_pool_with_an_unreachable_cluster_reports_the_problem_and_keeps_its_nodes(fleet: Fleet) -> None:
     pool = fleet.create()
     fleet.settle(pool, state="ready")

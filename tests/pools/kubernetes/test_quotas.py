@@ -54,6 +54,7 @@ def test_cluster_quota_usage_counts_only_foreign_pods(stage: FakeKubernetesStage
     reads(stage, quota(stage, GPUS, "gpu", 8000, used=3000))
 
 
+@pytest.mark.heavy
 def test_pod_counts_as_used_until_its_deletion_completes(stage: FakeKubernetesStage) -> None:
     stage.cluster.set_quota(stage.namespace, "team", hard={"pods": "8"})
     stage.runtime.start(stage.stubborn("p-1"))

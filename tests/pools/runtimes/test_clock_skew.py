@@ -34,6 +34,7 @@ class SkewedPods:
         return self.now()
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("ahead", [HOUR, -HOUR, timedelta()])
 def test_node_times_are_converted_to_berths_clock(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, ahead: timedelta

@@ -50,6 +50,7 @@ def make_provider(pool: NodePool) -> SlurmProvider:
     )  # fmt: skip
 
 
+@pytest.mark.heavy
 def test_jobs_are_submitted_and_cancelled_through_the_login_node(slurm: FakeSlurm, server: SshServer) -> None:
     provider = make_provider(login_pool(slurm, server))
     preview = provider.preview("small", order().shape)

@@ -104,6 +104,7 @@ def test_queued_slurm_jobs_are_cancelled_when_no_longer_needed(slurm: FakeSlurm)
     assert slurm.queue() == []
 
 
+@pytest.mark.heavy
 def test_node_with_an_expiring_allocation_is_drained_and_replaced(slurm: FakeSlurm) -> None:
     stage = slurm_stage(slurm, time_limit="2h", notice_lead="15m")
     stage.resize(2)

@@ -142,6 +142,7 @@ def test_oversized_response_is_not_read_to_the_end(
     assert "PrivateData=jobs" in error.message
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("trickles", [False, True])
 def test_hanging_server_raises_a_timeout_error(
     rest: FakeSlurmRest, monkeypatch: pytest.MonkeyPatch, trickles: bool

@@ -55,6 +55,7 @@ def test_changed_host_key_is_reported_with_both_fingerprints(
     assert "berth pool host accept metal HOST" in problem["remedy"]
 
 
+@pytest.mark.heavy
 def test_warning_about_a_hanging_host_names_the_host(
     stage: SshPool, server: SshServer, admin: Client, tmp_path: Path
 ) -> None:

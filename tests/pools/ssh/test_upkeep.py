@@ -27,6 +27,7 @@ ENV = {"env": NO_METADATA}
 SILENCE = timedelta(seconds=60)
 
 
+@pytest.mark.heavy
 def test_installed_agents_join_and_are_completely_uninstalled(
     stage: SshPool, server: SshServer, tmp_path: Path
 ) -> None:

@@ -60,6 +60,7 @@ def run_to_end(stage: Stage, array: WorkloadArray, most: int) -> list[int]:
     raise AssertionError("the array never ended")
 
 
+@pytest.mark.heavy
 def test_running_tasks_never_exceed_max_running(stage: Stage) -> None:
     large_node(stage)
     array = submit_array(stage, array={"tasks": 20, "max_running": 3})
@@ -270,6 +271,7 @@ def test_held_tasks_fail_when_their_deadline_passes(stage: Stage) -> None:
     assert (array.state, counts(array)) == ("failed", {"failed": 5})
 
 
+@pytest.mark.heavy
 def test_tick_statement_count_does_not_grow_with_tasks_or_arrays(stage: Stage) -> None:
     large_node(stage)
     by_size: dict[int, Counts] = {}

@@ -159,6 +159,7 @@ def test_identical_files_are_stored_once(scene: Scene) -> None:
     assert CodeTree.objects.count() == 1
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("personal", [False, True])
 def test_secret_version_used_to_fetch_the_code_is_recorded(scene: Scene, personal: bool) -> None:
     cast, now = scene.stage.cast, scene.stage.clock.now()

@@ -125,6 +125,7 @@ def test_late_failure_after_a_peer_eviction_counts_as_a_failure(stage: Stage) ->
     assert Eviction.objects.count() == 1
 
 
+@pytest.mark.heavy
 def test_gang_that_fails_after_each_pod_eviction_is_restarted_a_limited_number_of_times(
     stage: Stage,
 ) -> None:

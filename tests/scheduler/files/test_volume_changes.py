@@ -98,6 +98,7 @@ def writer(stage: Stage, store: ObjectStore, request: pytest.FixtureRequest) -> 
     return Writer(stage, store, f"changes-{abs(hash(request.node.nodeid))}")
 
 
+@pytest.mark.heavy
 def test_volume_changes_are_stored_after_the_pod_has_ended(writer: Writer) -> None:
     etag = writer.store.client.head_object(Bucket=writer.bucket, Key="results/old")["ETag"]
     writer.leave({"results/new": b"new"}, ("old", etag))

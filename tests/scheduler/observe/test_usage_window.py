@@ -116,6 +116,7 @@ def test_usage_interpolation_error_is_less_than_one_step(cast: Cast) -> None:
     ledger_usage(cast, story, MODES["window"], check_error)
 
 
+@pytest.mark.heavy
 def test_unneeded_ledger_points_are_deleted(cast: Cast) -> None:
     ledger_usage(cast, [(10, 1000.0)] * 300, MODES["window"])
     assert UsagePoint.objects.count() <= STEPS + 2

@@ -112,6 +112,7 @@ def test_statement_count_for_runs_does_not_grow_with_workloads(stage: Stage, exi
     assert_same(by_size)
 
 
+@pytest.mark.heavy
 def test_statement_count_for_evictions_does_not_grow_with_workloads(stage: Stage) -> None:
     by_size: dict[int, Counts] = {}
     for size in SIZES:

@@ -40,6 +40,7 @@ HISTORY = ("projects.event", "projects.audit", "scheduler.eviction", "scheduler.
 admin.autodiscover()
 
 
+@pytest.mark.heavy
 def test_every_change_list_and_its_first_row_can_be_opened(
     admin_client: Client, running_workload: Workload
 ) -> None:
@@ -153,6 +154,7 @@ def test_index_hides_workloads_from_staff_users_without_a_platform_role(
     assert "vision/train" not in answer.content.decode()
 
 
+@pytest.mark.heavy
 def test_pool_form_offers_the_fake_provider_only_if_enabled_or_in_use(
     admin_client: Client, cast: Cast, settings: Any
 ) -> None:
@@ -257,6 +259,7 @@ def test_selected_evictions_are_exported_as_csv(admin_client: Client, running_wo
     assert lines[0]["preemptor_project"] == "ads"
 
 
+@pytest.mark.heavy
 def test_replay_action_compares_a_cycle_with_its_replay(admin_client: Client) -> None:
     train = {"name": "train", "project": "vision", "roles": [{"gpu": 1}]}
     snapshot = load(

@@ -173,6 +173,7 @@ def test_errors_come_before_warnings(cast: Cast, sign_in: SignIn) -> None:
     ]  # fmt: skip
 
 
+@pytest.mark.heavy
 def test_queue_below_its_fair_share_needs_attention_after_five_minutes(cast: Cast, sign_in: SignIn) -> None:
     make.queue_status(cast.vision, cast.pool, share=4, allocated=0, requested=4)
     row = make.workload(cast.vision, "waits", pools=[cast.pool.name], since=make.ago(minutes=4))
@@ -196,6 +197,7 @@ def test_more_than_two_unschedulable_workloads_share_one_item(cast: Cast, sign_i
     assert listed == [("Unschedulable", "3 pending workloads")]
 
 
+@pytest.mark.heavy
 def test_attention_item_links_to_the_unschedulable_workloads_of_the_selected_pool(
     cast: Cast, sign_in: SignIn
 ) -> None:
@@ -332,6 +334,7 @@ def test_starting_engine_needs_attention_only_after_fifteen_minutes(
     assert [attention(client) for client in people] == [[("Partly serving", "vision/chat")]] * 2
 
 
+@pytest.mark.heavy
 def test_partly_serving_service_needs_attention(cast: Cast, sign_in: SignIn) -> None:
     row = make.workload(
         cast.vision, "chat", kind="service", phase="running", by=cast.dave.user, pool=cast.pool

@@ -36,6 +36,7 @@ def open_steps(cast: Cast) -> list[str]:
     return [step.title for step in first_steps(cast.alice, can_submit=True).steps if not step.done]
 
 
+@pytest.mark.heavy
 def test_first_steps_guide_the_admin_of_an_empty_installation_to_the_first_workload(
     empty_cast: Cast, sign_in: SignIn
 ) -> None:
@@ -140,6 +141,7 @@ def test_submit_page_without_pools_tells_a_member_whom_to_contact(cast: Cast, si
     assert "Ask a platform admin to create one." in text and reverse("pool-new") not in text
 
 
+@pytest.mark.heavy
 def test_member_sees_first_steps_until_the_first_submission(cast: Cast, sign_in: SignIn) -> None:
     make.workload(cast.vision, "carols", by=cast.carol.user)
     text = sign_in("dave").get("/").content.decode()

@@ -56,6 +56,7 @@ def test_every_number_links_to_the_rows_that_it_counts(
     assert parse_qs(urlsplit(figure(client, "Median wait (24 h)")[0]).query)["sort"] == ["-wait"]
 
 
+@pytest.mark.heavy
 def test_devices_link_to_visible_workloads_only(cast: Cast, sign_in: SignIn, running: Workload) -> None:
     pod = running.pods.all()[0]
     link = f'<a class="device" href="/workloads/{running.pk}" aria-label="GPU 0: vision/{pod.name}"'
@@ -80,6 +81,7 @@ def test_allocated_gpus_bar_and_number_have_the_same_total(
     assert [(part.kind, part.width) for part in parts] == [("used", 500), ("track", 500)]
 
 
+@pytest.mark.heavy
 def test_gpu_counts_add_up_while_nodes_boot(cast: Cast, sign_in: SignIn, running: Workload) -> None:
     booting = make.node(cast.pool, gpus=4, state="booting")
     client = sign_in("dave")
@@ -216,6 +218,7 @@ def test_counts_by_pending_reason_add_up_to_the_number_of_pending_workloads(
     assert "Waiting for earlier tasks" in client.get("/").content.decode()
 
 
+@pytest.mark.heavy
 def test_workloads_with_reserved_resources_have_a_separate_pending_reason(
     cast: Cast, sign_in: SignIn
 ) -> None:
@@ -235,6 +238,7 @@ def test_workloads_with_reserved_resources_have_a_separate_pending_reason(
         assert [row[0].name for row in client.get("/queue", {"reason": reason}).context["rows"]] == [name]
 
 
+@pytest.mark.heavy
 def test_pools_with_many_devices_are_shown_as_bars(
     cast: Cast, sign_in: SignIn, running: Workload, monkeypatch: pytest.MonkeyPatch
 ) -> None:

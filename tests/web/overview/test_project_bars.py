@@ -49,6 +49,7 @@ def test_project_bars_use_at_most_four_colours_and_marks(
     assert "100 GPUs pending" in card
 
 
+@pytest.mark.heavy
 def test_project_bars_and_their_legend_show_the_fair_share(
     cast: Cast, sign_in: SignIn, running: Workload
 ) -> None:

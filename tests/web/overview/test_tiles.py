@@ -40,6 +40,7 @@ def test_average_utilization_states_only_a_small_measured_share() -> None:
     assert [MeanUtilization(60, measured).is_partial for measured in (74, 75, 100)] == [True, False, False]
 
 
+@pytest.mark.heavy
 def test_average_utilization_excludes_time_without_measurements(
     cast: Cast, sign_in: SignIn, running: Workload, monkeypatch: pytest.MonkeyPatch
 ) -> None:

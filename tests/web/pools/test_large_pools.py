@@ -32,6 +32,7 @@ def page(client: Client, query: str = "") -> str:
     return client.get(f"/node-pools/fleet{query}").content.decode()
 
 
+@pytest.mark.heavy
 def test_heatmap_shows_all_nodes_and_the_table_is_paginated(cast: Cast, alice: Client) -> None:
     create_fleet(cast.vision, 200)
     text = page(alice)
@@ -105,6 +106,7 @@ def test_tenant_sees_no_provider_problems_and_cannot_select_nodes(
     assert len(node_names(filtered)) == PAGE_SIZE, "only platform admins filter by findings"
 
 
+@pytest.mark.heavy
 def test_diagnosis_links_to_the_affected_nodes_and_to_one_bulk_action(cast: Cast, alice: Client) -> None:
     create_fleet(cast.vision, 200)
     text = page(alice)

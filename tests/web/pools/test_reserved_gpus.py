@@ -59,6 +59,7 @@ def test_quota_and_fair_share_pages_show_the_gpus_of_booting_nodes(
         assert f"2 of 8 GPUs allocated · 3 reserved · {shared}" in text, path
 
 
+@pytest.mark.heavy
 def test_pages_show_allocated_and_reserved_gpus_separately(sign_in: SignIn, cast: Cast, held: None) -> None:
     client, pool = sign_in("alice"), cast.pool.name
     overview = text_of(client, "/")

@@ -49,6 +49,7 @@ def pages(client: Client, path: str) -> list[list[str]]:
         cursor = f"&cursor={after}"
 
 
+@pytest.mark.heavy
 def test_hidden_workloads_have_placeholders_at_their_positions(cast: Cast, sign_in: SignIn) -> None:
     for position in (1, 3, 4, 6):
         queue(cast.ads, f"theirs-{position}", position)

@@ -90,6 +90,7 @@ def test_workloads_that_cannot_start_yet_are_in_a_separate_section(cast: Cast, s
     assert sections(client) == ["New"], "the reason says the same as a heading for restart delays"
 
 
+@pytest.mark.heavy
 def test_new_workloads_are_in_order_of_priority_and_pending_time(cast: Cast, sign_in: SignIn) -> None:
     make.pool("spare")
     queue(cast.vision, "queued", "ProjectLimit")
@@ -132,6 +133,7 @@ def test_unknown_expected_start_is_explained(reason: str, words: str) -> None:
     assert unknown_start_summary(reason) == words
 
 
+@pytest.mark.heavy
 def test_queue_lists_the_workloads_without_a_maximum_runtime(cast: Cast, sign_in: SignIn) -> None:
     because = "workloads without a maximum runtime have 2 GPUs allocated, and this workload needs 1 GPU"
     explanation = {"pool": "local", "queue_position": 1, "expected_start_reason": because}

@@ -229,6 +229,7 @@ def submit_array(cast: Cast, name: str, tasks: int) -> WorkloadArray:
     return arrays.submit(actor=cast.dave, document=document).array
 
 
+@pytest.mark.heavy
 def test_users_can_filter_the_queue_by_their_own_workloads(cast: Cast, sign_in: SignIn) -> None:
     queue(cast.vision, "theirs", "ProjectLimit")
     explanation = {"pool": "local", "queue_position": 2}

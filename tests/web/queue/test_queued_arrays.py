@@ -166,6 +166,7 @@ def test_array_is_sorted_by_the_first_expected_start_of_its_tasks(
     assert [row.title for row, *_ in context["rows"]] == names.split()
 
 
+@pytest.mark.heavy
 def test_array_is_listed_on_one_page_only(cast: Cast, sign_in: SignIn) -> None:
     queue_array(cast, [1, *range(3, 60, 2), 90])
     for position in range(2, 120, 2):
@@ -184,6 +185,7 @@ def test_export_has_a_row_for_each_task(cast: Cast, sign_in: SignIn) -> None:
         assert [row["Workload"] for row in csv.DictReader(io.StringIO(text))] == names.split()
 
 
+@pytest.mark.heavy
 def test_statement_count_does_not_depend_on_the_number_of_arrays(cast: Cast, sign_in: SignIn) -> None:
     client, counts = sign_in("dave"), []
     queue_array(cast, [1, 2])

@@ -54,6 +54,7 @@ def array(cast: Cast, name: str, *phases: str) -> WorkloadArray:
     return stored
 
 
+@pytest.mark.heavy
 def test_search_results_include_pages_objects_and_projects(cast: Cast, rack7: None, sign_in: SignIn) -> None:
     alice = sign_in("alice")
     names = [title for title in titles(alice, "rack7") if title.startswith("rack7")]
@@ -84,6 +85,7 @@ def test_exact_name_match_is_listed_first(cast: Cast, sign_in: SignIn) -> None:
     assert links(alice, cast.pool.name)[0] == f"/node-pools/{cast.pool.name}"
 
 
+@pytest.mark.heavy
 def test_typing_a_verb_lists_the_actions_that_the_role_allows(
     cast: Cast, rack7: None, sign_in: SignIn
 ) -> None:
@@ -242,6 +244,7 @@ def test_recent_pages_of_one_kind_require_a_bounded_number_of_queries(
     assert listed[:6] == [row.name for row in rows]
 
 
+@pytest.mark.heavy
 def test_search_finds_an_array_task(cast: Cast, sign_in: SignIn) -> None:
     sweep = array(cast, "sweep2", "completed", "running", "pending", "failed")
     task = Workload.objects.get(array=sweep, array_index=3)
@@ -277,6 +280,7 @@ def test_search_for_a_state_links_to_the_workloads_in_that_state(cast: Cast, sig
         assert expected in titles(dave, words), words
 
 
+@pytest.mark.heavy
 def test_search_for_a_user_links_to_their_visible_workloads(cast: Cast, sign_in: SignIn) -> None:
     for number in range(2):
         make.workload(cast.vision, f"w{number}", by=cast.dave.user)
@@ -362,6 +366,7 @@ def test_search_query_count_is_independent_of_the_number_of_workloads(
         links(alice, "edit quota many local")
 
 
+@pytest.mark.heavy
 def test_search_links_to_all_matching_workloads_if_there_are_more(cast: Cast, sign_in: SignIn) -> None:
     for number in range(6):
         make.workload(cast.vision, f"many-{number}")

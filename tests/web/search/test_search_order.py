@@ -13,6 +13,7 @@ from tests.web.conftest import SignIn
 from tests.web.search.test_search import HTMX, array, links, titles
 
 
+@pytest.mark.heavy
 def test_misspelled_words_find_the_nearest_pages_actions_and_objects(
     cast: Cast, rack7: None, sign_in: SignIn
 ) -> None:

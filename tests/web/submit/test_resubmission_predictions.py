@@ -51,6 +51,7 @@ def low(cast: Cast, dave: Client) -> Workload:
     return low
 
 
+@pytest.mark.heavy
 @pytest.mark.usefixtures("low")
 def test_resubmission_that_would_evict_workloads_requires_confirmation(cast: Cast, dave: Client) -> None:
     workload = failed(cast)

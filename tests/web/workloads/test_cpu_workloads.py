@@ -27,6 +27,7 @@ def running_on_cpus(cast: Cast) -> Workload:
     return workload
 
 
+@pytest.mark.heavy
 def test_pages_show_cpus_and_memory_of_workloads_without_gpus(
     cast: Cast, running_on_cpus: Workload, sign_in: SignIn
 ) -> None:
@@ -65,6 +66,7 @@ def test_array_without_gpus_shows_the_cores_per_task(cast: Cast, sign_in: SignIn
     assert "0 per task" not in text_of(client, "/")
 
 
+@pytest.mark.heavy
 def test_requested_gpu_memory_is_shown_instead_of_a_gpu_count(cast: Cast, sign_in: SignIn) -> None:
     workload = make.workload(cast.vision, "shared", gpus=0, by=cast.dave.user, pools=["local"])
     role = WorkloadRole.objects.create(

@@ -302,6 +302,7 @@ def test_incomplete_agent_command_reports_the_missing_option(
     assert problem in done.stderr
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("directory", ["state", "a b%c"])
 def test_systemd_unit_passes_systemd_analyze(tmp_path: Path, directory: str) -> None:
     program = shutil.which("systemd-analyze")

@@ -106,6 +106,7 @@ def test_malformed_start_script_report_is_rejected(
     assert (answer.status_code, answer.json()["errors"][0]["path"]) == (422, f"started.{path}")
 
 
+@pytest.mark.heavy
 @pytest.mark.django_db(transaction=True)
 def test_agent_reports_the_start_scripts_exit_code_and_output(
     live_server: LiveServer, token: str, metal_pool: NodePool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -39,6 +39,7 @@ def final_report(stage: FakeKubernetesStage, pod_id: str) -> PodReport:
     return seen
 
 
+@pytest.mark.heavy
 def test_pods_that_end_during_an_outage_are_reported_afterwards(stage: FakeKubernetesStage) -> None:
     for pod_id in ("done", "deleted", "goes-on"):
         stage.runtime.start(stage.long(pod_id))
@@ -69,6 +70,7 @@ def test_pod_that_ends_while_the_watch_is_expired_is_reported(stage: FakeKuberne
     assert final_report(stage, "p-1").exit_code == 4
 
 
+@pytest.mark.heavy
 def test_lost_connections_do_not_revert_reports_to_an_earlier_state(stage: FakeKubernetesStage) -> None:
     stage.runtime.start(stage.long("goes-on"))
     running(stage.runtime, "goes-on")

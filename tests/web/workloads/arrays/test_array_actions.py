@@ -13,6 +13,7 @@ from tests.web.conftest import SignIn, submit_array
 from tests.web.workloads.arrays.test_array_pages import HTMX, report_losses, text
 
 
+@pytest.mark.heavy
 def test_array_tasks_are_suspended_and_resumed_on_the_array_page(
     sweep: WorkloadArray, sign_in: SignIn
 ) -> None:

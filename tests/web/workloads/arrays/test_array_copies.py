@@ -105,6 +105,7 @@ def label_of(answer: Any) -> str:
     return present(re.search(LABEL, answer.content.decode()))[1]
 
 
+@pytest.mark.heavy
 def test_copy_of_an_array_cancels_the_originals_that_are_still_pending(
     cast: Cast, sweep: WorkloadArray, sign_in: SignIn
 ) -> None:
@@ -235,6 +236,7 @@ def test_cancel_link_for_many_original_tasks_is_short(cast: Cast, sign_in: SignI
     assert Workload.objects.filter(array=sweep, phase="running").count() == 800
 
 
+@pytest.mark.heavy
 def test_cancel_link_selects_no_tasks_after_the_copy_was_deleted(
     cast: Cast, sweep: WorkloadArray, sign_in: SignIn
 ) -> None:

@@ -51,6 +51,7 @@ def test_list_shows_an_array_as_one_row_with_its_progress(
     assert ">1 running</span>" in page and re.search(r'class="nowrap bad"[^>]*>2 failed', page)
 
 
+@pytest.mark.heavy
 def test_each_array_is_counted_and_listed_in_one_state(
     sweep: WorkloadArray, cast: Cast, sign_in: SignIn
 ) -> None:

@@ -210,6 +210,7 @@ def test_many_changes_of_the_pending_reason_are_summarized(cast: Cast, sign_in: 
     assert "Timeline (9 reasons)" in client.get(f"/workloads/{pending.pk}/timeline").content.decode()
 
 
+@pytest.mark.heavy
 def test_timeline_is_built_from_scheduler_events(transactional_db: None, sign_in: SignIn, cast: Cast) -> None:
     stage = Stage(cast, clock=FixedClock(timezone.now()))
     stage.node(0)

@@ -55,6 +55,7 @@ def set_tasks(array: Any, *phases: str, **values: Any) -> None:
         task.update(phase=phase, held=False, ended_at=ended_at, **values)
 
 
+@pytest.mark.heavy
 def test_arrays_with_failed_tasks_and_degraded_services_come_before_pending_workloads(
     cast: Cast, sign_in: SignIn
 ) -> None:
@@ -95,6 +96,7 @@ def test_sorting_by_gpus_uses_the_totals_of_arrays_and_services(cast: Cast, sign
     assert shown == [5, 4, 3, 0, 0, 8]
 
 
+@pytest.mark.heavy
 def test_gpus_of_a_service_do_not_depend_on_the_filters(cast: Cast, sign_in: SignIn) -> None:
     create_service(cast, "chat", True, gpus=1, engine_gpus=4)
     Workload.objects.filter(name="chat").update(labels={"tier": "gold"})
@@ -104,6 +106,7 @@ def test_gpus_of_a_service_do_not_depend_on_the_filters(cast: Cast, sign_in: Sig
         assert re.sub(r"<[^>]+>", "", cell).split()[:3] == ["5", "of", "5"], query
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("sort", ["-gpus", "gpus", "attention", "-state", "-evictions", "-wait", "name"])
 def test_pages_of_a_sorted_list_contain_each_row_once(sort: str, cast: Cast, sign_in: SignIn) -> None:
     for number in range(52):
@@ -189,6 +192,7 @@ def test_array_row_includes_the_earlier_attempts_of_retried_tasks(cast: Cast, si
         assert listed(client, f"sort={sort}") == names.split(), sort
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize(("sort", "step"), [("since", 1), ("-since", -1)])
 def test_arrays_are_sorted_by_how_long_they_have_been_in_their_state(
     sort: str, step: int, cast: Cast, sign_in: SignIn

@@ -150,6 +150,7 @@ def test_array_row_shows_queue_positions_and_the_next_start(cast: Cast, sign_in:
     assert "Position" not in list_row(sign_in, "sweep"), "the positions are in different queues"
 
 
+@pytest.mark.heavy
 def test_live_workload_list_shows_workloads_that_failed_in_the_last_day(cast: Cast, sign_in: SignIn) -> None:
     client = sign_in("dave")
     make.workload(cast.vision, "runs", phase="running")

@@ -235,6 +235,7 @@ def test_workload_rows_can_be_compact(cast: Cast, sign_in: SignIn) -> None:
     assert table.format(" compact") in page and 'name="compact" value="1" form="filters" checked' in page
 
 
+@pytest.mark.heavy
 def test_unschedulable_workloads_have_a_red_badge_and_a_tab(cast: Cast, sign_in: SignIn) -> None:
     waiting = make.workload(cast.vision, "waiting", reason="WaitingForCapacity")
     client = sign_in("dave")
@@ -283,6 +284,7 @@ def test_live_workload_rows_show_the_time_in_their_current_state(cast: Cast, sig
     assert durations() == [first.isoformat(), started.isoformat()]
 
 
+@pytest.mark.heavy
 def test_ended_workloads_show_when_they_ended_and_how_long_they_ran(cast: Cast, sign_in: SignIn) -> None:
     started, ended = make.ago(minutes=9), make.ago(minutes=2)
     values: Any = {"phase": "completed", "run": 2, "submitted_at": started, "since": ended}
